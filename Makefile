@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-BUILT  := $(shell find csrc -name '*.[ch]' -o -name '*.py') pyproject.toml setup.py
+BUILT  := $(shell find csrc -name '*.[ch]' -o -name '*.py') pyproject.toml clients/python/pyproject.toml setup.py
 # The longest first: two run at a time.
 ENVS   ?= full,browser,extras-spark,static,py310,py313,asan,release
 # No test here starts a process, except one server for each worker.
@@ -51,7 +51,7 @@ console: $(VENV)/.installed
 
 # Build the documentation site, and serve it with its pages built again as they change.
 docs: $(VENV)/.installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "zensical>=0.0.70" --editable ".[cli]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "zensical>=0.0.70" --editable ./clients/python --editable ".[cli]"
 	@$(BIN)/zensical build --strict
 	@$(BIN)/zensical serve $(ARGS)
 
@@ -75,13 +75,13 @@ $(BIN)/python:
 $(VENV)/.installed: $(BIN)/python $(BUILT)
 	@$(BIN)/python setup.py --check-tools
 	@echo "Installing kbcore into $(VENV): downloads Python packages and builds the C engine, about a minute."
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable . || { \
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable ./clients/python --editable . || { \
 	    echo "The installation failed; the lines above say why."; exit 1; }
 	@touch $@
 
 $(VENV)/.test-tools: $(VENV)/.installed
 	@echo "Installing the test tools into $(VENV)."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test,cli,lsp,postgres,bulk]" --editable ./clients/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ./clients/python --editable ".[test,cli,lsp,postgres,bulk]"
 	@touch $@
 
 $(VENV)/.tox: $(BIN)/python

@@ -44,13 +44,13 @@ from kbserver.cli.shared.exits import EXIT_STATUSES
 from kbserver.cli.shared.groups import GENERAL
 from kbserver.cli.shared.output import OutputOption
 from kbserver.cli.shared.target import TargetOption
-from kbserver.errors import STATUS
 from kbserver.mcp.prompts import PROMPTS
 from kbserver.mcp.protocol import OLD_NAMES, PUBLISHED
 from kbserver.mcp.resources import listing as resources
 from kbserver.mcp.tools import all_tools
 from kbserver.openapi import document
 from kbserver.operations import operations
+from kbtypes.errors import STATUS
 
 ROOT = Path(__file__).resolve().parent
 PAGES = ROOT / "reference"
@@ -115,7 +115,7 @@ def configuration() -> str:
 
 def error_classes() -> list[type[KBError]]:
     """Return KBError and its public subclasses in our packages, by status, code and name."""
-    ours = ("kbplanner", "kbcore", "kbserver")
+    ours = ("kbtypes", "kbplanner", "kbcore", "kbserver")
     for package in (kbplanner, kbcore, kbserver):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             if not module.name.endswith("__main__") and "conformance" not in module.name:
@@ -139,7 +139,7 @@ def limits(meanings: Mapping[str, str]) -> list[tuple[str, str]]:
 def errors() -> str:
     rows = [
         (
-            str(getattr(error, "status", STATUS[error.code])),
+            str(error.status or STATUS[error.code]),
             f"`{error.code}`",
             f"`{error.__name__}`",
             f"`{error.__module__}`",
@@ -331,7 +331,10 @@ def _members(name: str, kind: type) -> list[str]:
     """Return the public methods and properties of a class and of its bases in our packages."""
     members: dict[str, object] = {}
     for base in reversed(kind.__mro__):
-        if base.__module__.startswith("kbcore"):
+        if (
+            base.__module__.startswith(("kbcore", "kbtypes"))
+            and base.__module__ != "kbtypes.records"
+        ):
             # Other inherited methods, such as those of Sequence, are in Python's documentation.
             members |= {key: value for key, value in vars(base).items() if not key.startswith("_")}
     parts = []

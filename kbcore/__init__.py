@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from kbcore.columns.answer_table import AnswerTable
     from kbcore.config.settings import Config
     from kbcore.config.storage_urls import path_of
-    from kbcore.context.request import Bucket
-    from kbcore.context.window import Window
     from kbcore.embed import EmbeddedKB, open_kb
     from kbcore.errors import (
         BudgetExceeded,
@@ -61,11 +59,11 @@ if TYPE_CHECKING:
     )
     from kbcore.proofs.candidates import WhyNot, WhyNotCandidate
     from kbcore.python_api.answers import AnswerSet
-    from kbcore.python_api.context import ContextDiff, WindowOptions
-    from kbcore.python_api.reads import PredicateInfo, Proof
-    from kbcore.python_api.writes import LoadOutcome, StoreOutcome
+    from kbcore.python_api.writes import LoadOutcome
     from kbcore.state.facts import Fact
     from kbplanner.ir.terms import Atom, Rule, Variable
+    from kbtypes.results import PredicateInfo, StoreOutcome
+    from kbtypes.windows import Bucket, ContextDiff, Window, WindowOptions
 
 __version__ = "0.2.1"
 
@@ -73,7 +71,7 @@ _HOMES = {
     "AnswerSet": "kbcore.python_api.answers",
     "AnswerTable": "kbcore.columns.answer_table",
     "Atom": "kbplanner.ir.terms",
-    "Bucket": "kbcore.context.request",
+    "Bucket": "kbtypes.windows",
     "BudgetExceeded": "kbcore.errors",
     "Change": "kbcore.plug.ports",
     "ChangeKind": "kbcore.plug.ports",
@@ -82,7 +80,7 @@ _HOMES = {
     "ConfigError": "kbcore.errors",
     "Conflict": "kbcore.errors",
     "ConflictingFact": "kbcore.plug.ports",
-    "ContextDiff": "kbcore.python_api.context",
+    "ContextDiff": "kbtypes.windows",
     "Coordinator": "kbcore.plug.ports",
     "EmbeddedKB": "kbcore.embed",
     "Fact": "kbcore.state.facts",
@@ -106,7 +104,7 @@ _HOMES = {
     "NotUnique": "kbcore.errors",
     "Predicate": "kbcore.plug.ports",
     "PredicateCall": "kbcore.plug.ports",
-    "PredicateInfo": "kbcore.python_api.reads",
+    "PredicateInfo": "kbtypes.results",
     "Proof": "kbcore.python_api.reads",
     "ProviderFailed": "kbcore.errors",
     "Resolution": "kbcore.plug.ports",
@@ -118,13 +116,13 @@ _HOMES = {
     "StorageBusy": "kbcore.errors",
     "StorageFailed": "kbcore.errors",
     "StorageFull": "kbcore.errors",
-    "StoreOutcome": "kbcore.python_api.writes",
+    "StoreOutcome": "kbtypes.results",
     "TooLarge": "kbcore.errors",
     "Variable": "kbplanner.ir.terms",
     "WhyNot": "kbcore.proofs.candidates",
     "WhyNotCandidate": "kbcore.proofs.candidates",
-    "Window": "kbcore.context.window",
-    "WindowOptions": "kbcore.python_api.context",
+    "Window": "kbtypes.windows",
+    "WindowOptions": "kbtypes.windows",
     "check_storage": "kbcore.offline.migrate",
     "copy_storage": "kbcore.offline.migrate",
     "hookimpl": "kbcore.plug.hookspecs",

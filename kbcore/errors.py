@@ -1,21 +1,39 @@
-"""The errors of a knowledge base; those of its language come from the planner."""
+"""The errors of a knowledge base; those of its language come from the planner, and those that
+clients know from `kbtypes`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from kbplanner.errors import (
-    BudgetExceeded,
     Cancelled,
     EngineFault,
     ExternalRecursion,
-    InvalidInput,
-    KBError,
     RecursiveAggregate,
     RefusedExtremum,
-    RuleSyntaxError,
     UnboundArgument,
     UnsafeRule,
+)
+from kbtypes.errors import (
+    BudgetExceeded,
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    KBError,
+    LogTruncated,
+    ModelFailed,
+    ModelNotConfigured,
+    NotFound,
+    NotReady,
+    NotUnique,
+    PredicateFailed,
+    RateLimited,
+    ReadOnlyFollower,
+    RuleSyntaxError,
+    StorageFull,
+    TooLarge,
+    Unauthorized,
 )
 
 __all__ = [
@@ -87,18 +105,6 @@ class MissingHeader(InvalidInput):
         super().__init__(f"missing required header {header}", {"header": header})
 
 
-class NotFound(KBError):
-    """The addressed object does not exist."""
-
-    code = "NOT_FOUND"
-
-
-class NotUnique(KBError):
-    """Several answers where one was expected; details: `goal` and `count`."""
-
-    code = "CONFLICT"
-
-
 class UnknownDatabase(NotFound):
     """A database that was never created."""
 
@@ -111,12 +117,6 @@ class UnknownTransaction(NotFound):
 
     def __init__(self, transaction: str) -> None:
         super().__init__("no such transaction in this tenant", {"transaction": transaction})
-
-
-class Conflict(KBError):
-    """A request that the present state does not allow."""
-
-    code = "CONFLICT"
 
 
 class AlreadyExists(Conflict):
@@ -135,66 +135,11 @@ class BadShipment(KBError):
     code = "NOT_READY"
 
 
-class ReadOnlyFollower(KBError):
-    """A write sent to a follower; `details.leader` is where to send it. `subject` names the
-    follower, or its storage if no node runs.
-    """
-
-    code = "FOLLOWER_READ_ONLY"
-
-    def __init__(self, leader: str, subject: str = "this node") -> None:
-        super().__init__(f"{subject} is a follower; send writes to {leader}", {"leader": leader})
-
-
 class CallerLeft(Cancelled):
     """The client closed the connection before the answer was ready."""
 
     def __init__(self) -> None:
         super().__init__("the client left before the answer was there")
-
-
-class Unauthorized(KBError):
-    """Credentials are missing or wrong."""
-
-    code = "UNAUTHORIZED"
-
-
-class Forbidden(KBError):
-    """The caller is known but not allowed."""
-
-    code = "FORBIDDEN"
-
-
-class TooLarge(KBError):
-    """A body, value or batch over its limit."""
-
-    code = "PAYLOAD_TOO_LARGE"
-
-
-class RateLimited(KBError):
-    """Too much at once; `retry_after` is in seconds."""
-
-    code = "RATE_LIMITED"
-
-    def __init__(
-        self, message: str, retry_after: float, details: dict[str, Any] | None = None
-    ) -> None:
-        super().__init__(message, {"retryAfterSeconds": retry_after, **(details or {})})
-        self.retry_after = retry_after
-
-
-class ModelNotConfigured(KBError):
-    """The request needs a language model and none is configured."""
-
-    code = "LLM_NOT_CONFIGURED"
-
-
-class ModelFailed(KBError):
-    """The language model answered badly or not at all; nothing was stored. `details`: provider,
-    model, reason, attempts.
-    """
-
-    code = "LLM_FAILED"
 
 
 class ProviderFailed(KBError):
@@ -219,18 +164,6 @@ class ProviderFailed(KBError):
         self.kind = kind
         self.retry = retry
         self.retry_after = retry_after
-
-
-class StorageFull(KBError):
-    """No room on the disk; nothing was applied and reads go on."""
-
-    code = "STORAGE_FULL"
-
-
-class NotReady(KBError):
-    """Recovering, stopping, or not caught up."""
-
-    code = "NOT_READY"
 
 
 class Unconfirmed(NotReady):
@@ -258,20 +191,6 @@ class PluginFailed(KBError):
     code = "INTERNAL_ERROR"
 
 
-class PredicateFailed(KBError):
-    """A predicate of a plugin failed or returned invalid rows; nothing was changed. `details`:
-    predicate, reason.
-    """
-
-    code = "PLUGIN_FAILED"
-
-    def __init__(self, predicate: str, reason: str) -> None:
-        super().__init__(
-            f"the predicate {predicate} of a plugin failed ({reason}); the server log has the details",
-            {"predicate": predicate, "reason": reason},
-        )
-
-
 class SnapshotFailed(KBError):
     """A snapshot could not be stored; the log is whole and writes go on."""
 
@@ -284,12 +203,6 @@ class ConfigError(KBError):
 
 class StorageBusy(KBError):
     """Another process holds the storage folder; start-up only."""
-
-
-class LogTruncated(KBError):
-    """Records that were asked for are no longer kept; `details.first` is the first that is."""
-
-    code = "LOG_TRUNCATED"
 
 
 class LogCorrupted(KBError):

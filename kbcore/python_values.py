@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import date, timedelta
 from typing import Any
-from uuid import UUID
 
 from kbcore.errors import InvalidInput
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.intervals import RESERVED_KEYS
+from kbcore.timestamps import duration as parsed_duration
 from kbcore.timestamps import instant as parsed
+from kbcore.timestamps import seconds_warning
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem
 from kbplanner.ir.terms import Atom, Term, Variable
 from kbplanner.passes.check import check_fact
 from kbplanner.syntax.jsonform import args_from_json
 from kbplanner.syntax.textform import atom_from_text
-
-Arg = str | int | float | bool | date | Decimal | UUID
-"""An argument of a fact or goal: dates, decimals and UUIDs are texts in their standard form."""
-
-Instant = int | str | datetime
-"""A point in time: epoch milliseconds, an ISO 8601 text with an offset, or an aware datetime."""
-
-
-Evidences = Sequence[str | tuple[str, int, int]]
-"""Evidence of a fact: ids of episodes, or spans `(id, start, end)` of them, in characters."""
+from kbtypes.episodes import Evidences
+from kbtypes.values import Arg, Duration, Instant, plain
 
 
 @contextmanager
@@ -106,16 +99,7 @@ def terms(args: Sequence[Arg]) -> list[Term]:
     """Return arguments as terms, `?x` as a variable; raise InvalidInput."""
     if isinstance(args, str):
         raise InvalidInput.at("args", "must be a list, not one string")
-    return list(args_from_json(list(map(_written, args)), "args"))
-
-
-def _written(value: Any) -> Any:
-    """Return a date, a decimal or a UUID as text, any other value as it is."""
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal) and value.is_finite():
-        return f"{value:f}"
-    return str(value) if isinstance(value, UUID) else value
+    return list(args_from_json(list(map(plain, args)), "args"))
 
 
 def instant(name: str, value: Instant | None) -> int | None:
@@ -126,9 +110,33 @@ def instant(name: str, value: Instant | None) -> int | None:
 def moment(name: str, value: Instant) -> int:
     """Return the argument `name` in epoch milliseconds; raise InvalidInput."""
     try:
-        return parsed(value.isoformat() if isinstance(value, datetime) else value)
+        return read_time(value)
     except ValueError as error:
         raise InvalidInput.at(name, str(error)) from error
+
+
+def read_time(value: Instant) -> int:
+    """Return a point in time in epoch milliseconds; raise ValueError with a message for people.
+
+    Warns of a number that looks like seconds.
+    """
+    if isinstance(value, timedelta):
+        raise ValueError("must be a point in time, not a duration")
+    if (warning := seconds_warning(value)) is not None:
+        warnings.warn(warning, stacklevel=4)
+    return parsed(value.isoformat() if isinstance(value, date) else value)
+
+
+def duration(name: str, value: Duration | None) -> int | None:
+    """Return the argument `name` in milliseconds, None if it is None; raise InvalidInput."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, timedelta):
+            return parsed_duration(value // timedelta(milliseconds=1))
+        return parsed_duration(value)
+    except ValueError as error:
+        raise InvalidInput.at(name, str(error)) from None
 
 
 def positive(name: str, value: int | None) -> int | None:

@@ -57,7 +57,7 @@ class NotJson(InvalidInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JsonPlace:
     """Position of a piece in its document.
 
     The first byte of the piece, the number of bytes put in front of it, and its size in bytes.
@@ -84,7 +84,7 @@ def parse_json(
     document: bytes,
     max_depth: int,
     subject: str = "the body",
-    piece: Place | None = None,
+    piece: JsonPlace | None = None,
     yield_now: YieldNow = go_on,
 ) -> Any:
     """Return the value of a JSON document; messages call it `subject`.
@@ -126,9 +126,9 @@ def _plain(value: Any, max_depth: int) -> bool:
     return False
 
 
-def read_slowly(body: bytes, max_depth: int, subject: str, piece: Place | None = None) -> Any:
+def read_slowly(body: bytes, max_depth: int, subject: str, piece: JsonPlace | None = None) -> Any:
     """Return the value that the standard library reads; see `parse_json`."""
-    piece = piece or Place(body, 0, 0, len(body))
+    piece = piece or JsonPlace(body, 0, 0, len(body))
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:

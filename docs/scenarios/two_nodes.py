@@ -14,7 +14,7 @@ from kbcore.clock import ManualClock
 from kbcore.config.settings import Config
 from kbcore.node.opening import open_runtime
 from kbcore.node.runtime import Runtime
-from kbcore.replication.leader import Cursor, Leader, Shipment
+from kbcore.replication.leader import Leader, LogCursor, Shipment
 from kbcore.replication.role import FOLLOWER, LEADER
 from kbserver.app import create_app
 
@@ -34,7 +34,7 @@ class Beside:
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
 
-    def read(self, cursor: Cursor, wait_ms: int, max_bytes: int) -> Shipment:
+    def read(self, cursor: LogCursor, wait_ms: int, max_bytes: int) -> Shipment:
         """Return the records after a cursor without waiting."""
         return self._leader.ship(NAME, cursor, 0.0, max_bytes)
 

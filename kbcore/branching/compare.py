@@ -4,36 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from kbcore.reason.budget import Budget
 from kbcore.state.facts import Row
-from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells, differences
+from kbcore.state.merging.differences import SIGNS, ScopeDifference, Validity, cells, differences
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
-
-
-@dataclass(frozen=True, slots=True)
-class Modified:
-    """A source fact and the target fact that differs in sign, confidence, validity or metadata."""
-
-    before: Row
-    after: Row
-
-
-@dataclass(slots=True)
-class ScopeDiff:
-    """The differences from a source scope to a target scope, by predicate and arity, in answer
-    order.
-
-    `added` are facts of the target only, `removed` facts of the source only; `unchanged` counts
-    equal facts. Only currently valid facts are compared.
-    """
-
-    added: list[Row] = field(default_factory=list)
-    removed: list[Row] = field(default_factory=list)
-    modified: list[Modified] = field(default_factory=list)
-    unchanged: int = 0
+from kbtypes.results import Modified, ScopeDiff
 
 
 def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budget) -> ScopeDiff:
@@ -41,9 +18,12 @@ def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budg
 
     The caller holds the read lock.
     """
-    with_facts: list[Difference] = []
+    with_facts: list[ScopeDifference] = []
     listed = 0
-    outcome = ScopeDiff()
+    added: list[Row] = []
+    removed: list[Row] = []
+    modified: list[Modified] = []
+    unchanged = 0
     for difference in differences(
         tenant.partition(source),
         tenant.partition(target),
@@ -51,7 +31,7 @@ def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budg
         budget.yield_now,
     ):
         for side in difference.signs.values():
-            outcome.unchanged += side.equal
+            unchanged += side.equal
             listed += sum(
                 map(
                     difference.count,
@@ -64,13 +44,13 @@ def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budg
     for difference in with_facts:
         for sign in SIGNS:
             side = difference.signs[sign]
-            outcome.removed.extend(_rows(tenant, difference, side.source, side.only_source, budget))
-            outcome.added.extend(_rows(tenant, difference, side.target, side.only_target, budget))
-        outcome.modified.extend(pairs(tenant, difference, budget))
-    return outcome
+            removed.extend(_rows(tenant, difference, side.source, side.only_source, budget))
+            added.extend(_rows(tenant, difference, side.target, side.only_target, budget))
+        modified.extend(pairs(tenant, difference, budget))
+    return ScopeDiff(added, removed, modified, unchanged)
 
 
-def pairs(tenant: Tenant, difference: Difference, budget: Budget) -> Iterator[Modified]:
+def pairs(tenant: Tenant, difference: ScopeDifference, budget: Budget) -> Iterator[Modified]:
     """Yield the modifications of one predicate and arity: first those with equal sign, then changed
     signs.
     """
@@ -85,7 +65,7 @@ def pairs(tenant: Tenant, difference: Difference, budget: Budget) -> Iterator[Mo
 
 def _rows(
     tenant: Tenant,
-    difference: Difference,
+    difference: ScopeDifference,
     stored: StoredRelation | None,
     rows: array[int],
     budget: Budget,

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kbcore.errors import AlreadyExists, InvalidInput, NotFound
 from kbcore.state.tenant import ALL_SCOPES, Tenant
-
-
-@dataclass(frozen=True, slots=True)
-class ForkOutcome:
-    """The number of copied facts; `timestamp` is the logged time in epoch milliseconds."""
-
-    copied: int
-    timestamp: int
 
 
 def one_scope(name: str, scope: str | None) -> str | None:

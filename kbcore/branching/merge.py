@@ -13,36 +13,24 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from kbcore.branching.compare import Modified, pairs
+from kbcore.branching.compare import pairs
 from kbcore.errors import BudgetExceeded, Conflict, PluginFailed
 from kbcore.plug.ports import ConflictingFact, Keep, MergeConflict, MergeStrategy, Resolution
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import Decision, MergeScope
-from kbcore.state.merging.differences import SIGNS, Difference, Validity, differences, standing
+from kbcore.state.merging.differences import SIGNS, ScopeDifference, Validity, differences, standing
 from kbcore.state.partition import PartitionKey, RowKey, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.syntax.diagnostics import counted
+from kbtypes.results import Modified
 
 MAX_LISTED = 1000
 """Maximum number of conflicts listed in a refusal; the count covers all."""
 
 MAX_DECISIONS = 100_000
 """Maximum number of conflicts with a decision other than the most frequent one."""
-
-
-@dataclass(frozen=True, slots=True)
-class MergeOutcome:
-    """The numbers of new or changed facts and of resolved conflicts.
-
-    `timestamp` is the logged time.
-    """
-
-    merged: int
-    conflicts: int
-    strategy: str
-    timestamp: int
 
 
 @dataclass(slots=True)
@@ -214,7 +202,7 @@ def _is_json(value: Any, depth: int) -> bool:
 
 
 def _conflicts(
-    tenant: Tenant, difference: Difference, keys: list[RowKey], at: int
+    tenant: Tenant, difference: ScopeDifference, keys: list[RowKey], at: int
 ) -> Iterator[MergeConflict]:
     """Yield the conflicts at the given arguments, in the form that strategies receive."""
     arity = difference.arity
@@ -239,7 +227,7 @@ def _conflicts(
         yield MergeConflict(difference.predicate, args, tuple(sides[0][key]), tuple(sides[1][key]))
 
 
-def _refuse(tenant: Tenant, difference: Difference, decided: _Decided, budget: Budget) -> None:
+def _refuse(tenant: Tenant, difference: ScopeDifference, decided: _Decided, budget: Budget) -> None:
     decided.refused.extend(
         islice(pairs(tenant, difference, budget), MAX_LISTED - len(decided.refused))
     )

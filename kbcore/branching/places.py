@@ -16,7 +16,7 @@ from kbplanner.syntax.constraints import CONTRADICTION, KEY
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ScopePlace:
     """One place that a fact takes.
 
     `fixed` are the arguments that its rivals have too, None for any. `differing` is the number of
@@ -58,9 +58,9 @@ class Place:
         return not is_equal(fact.args[self.differing], list(args)[self.differing])
 
 
-def places_of(fact: Fact, rules: Iterable[Rule]) -> Iterator[Place]:
+def places_of(fact: Fact, rules: Iterable[Rule]) -> Iterator[ScopePlace]:
     """Yield the places that a fact takes under some rules."""
-    yield Place(fact.scope, fact.predicate, fact.args, None)
+    yield ScopePlace(fact.scope, fact.predicate, fact.args, None)
     for rule in rules if fact.positive else ():
         if rule.head.predicate == CONTRADICTION and rule.head.args[0] == KEY:
             claim = _key_place(fact, rule)
@@ -68,7 +68,7 @@ def places_of(fact: Fact, rules: Iterable[Rule]) -> Iterator[Place]:
                 yield claim
 
 
-def _key_place(fact: Fact, rule: Rule) -> Place | None:
+def _key_place(fact: Fact, rule: Rule) -> ScopePlace | None:
     """Return the place of a fact under a rule of a declared key, None if it concerns others."""
     first, second = (item.atom for item in rule.body[:2] if isinstance(item, Literal))
     if (first.predicate, first.arity) != (fact.predicate, len(fact.args)):
@@ -81,7 +81,7 @@ def _key_place(fact: Fact, rule: Rule) -> Place | None:
         if expected != arg:
             return None
         fixed.append(arg if term == other else None)
-    return Place(fact.scope, fact.predicate, tuple(fixed), differing)
+    return ScopePlace(fact.scope, fact.predicate, tuple(fixed), differing)
 
 
 def _differing(rule: Rule, first: Atom) -> int:

@@ -10,20 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kbcore.branching.truth_changes import (
-    Comparison,
-    PredicateChange,
-    State,
-    TruthChange,
-    compare_truth,
-    new_rows,
-)
+from kbcore.branching.truth_changes import State, TruthComparison, compare_truth, new_rows
 from kbcore.errors import NotFound, TooLarge
 from kbcore.reason.budget import Budget
 from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.state.changes import RetractFact, RetractPattern, RetractRule
 from kbcore.state.facts import Fact
-from kbcore.state.overlay import MAX_NEW_TEXT, Overlay, Reads
+from kbcore.state.overlay import MAX_NEW_TEXT, Overlay, ReadSet
 from kbcore.state.rulebook import RULES_PER_YIELD, recursion_warning, stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.evaluate.evaluate import PlanCache, goal_pattern
@@ -33,6 +26,7 @@ from kbplanner.ir.terms import Rule
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import parse_rule
+from kbtypes.results import PredicateChange, PreviewCounts, TruthChange
 
 DEFAULT_LISTED = 100
 """Default limit of each list of a preview."""
@@ -69,7 +63,7 @@ class Proposal:
 
 
 @dataclass(slots=True)
-class Preview:
+class TruthPreview:
     """The differences in truth that a change would make, in order of dependency.
 
     The lists have at most as many elements as asked for; `by_predicate` has the full counts of each
@@ -92,15 +86,6 @@ class Preview:
             sum(each.becomes_false for each in self.by_predicate),
             sum(each.becomes_undefined for each in self.by_predicate),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewCounts:
-    """Numbers of facts and conclusions that would become true, false and undefined."""
-
-    becomes_true: int
-    becomes_false: int
-    becomes_undefined: int
 
 
 def rule_retraction(text: str, scope: str | None) -> RetractRule:
@@ -128,7 +113,7 @@ class Staged:
     warnings: list[RuleWarning]
     external: ExternalPredicates | None = None
 
-    def compare(self, limit: int, budget: Budget, outcome: Preview) -> None:
+    def compare(self, limit: int, budget: Budget, outcome: TruthPreview) -> None:
         """Add the differences in truth to `outcome`, at most `limit` in each list.
 
         Conclusions that depend on external predicates are not compared.
@@ -145,7 +130,7 @@ class Staged:
             for args in new_rows(self._comparison(scope, budget), schema, budget):
                 yield scope, args
 
-    def _comparison(self, scope: str | None, budget: Budget) -> Comparison:
+    def _comparison(self, scope: str | None, budget: Budget) -> TruthComparison:
         tenant, overlay = self.tenant, self.overlay
         before, after = (
             book.visible(scope, budget.yield_now) for book in (tenant.rules, overlay.rules)
@@ -153,7 +138,7 @@ class Staged:
         if self.external is not None:
             before, after = map(self.external.independent, (before, after))
         old, new = (set(budget.paced(each.rules, COMPARED_PER_YIELD)) for each in (before, after))
-        return Comparison(
+        return TruthComparison(
             State(tenant, tenant.partition(scope) or tenant.new_partition(scope), before),
             State(overlay, overlay.partition(scope), after),
             frozenset(schema for name, schema in self.written if name == scope),
@@ -189,7 +174,7 @@ def staged(
     `RuleBook.check` raises for rules that cannot be stored.
     """
     _check_new_text(tenant, proposal, budget)
-    overlay = Overlay(tenant, Reads())
+    overlay = Overlay(tenant, ReadSet())
     overlay.noting = False
     overlay.plans = PlanCache(tenant.engine)  # plans of proposed rules are used only once
     try:

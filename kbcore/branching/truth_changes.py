@@ -34,6 +34,7 @@ from kbplanner.ir.terms import Atom, Literal
 from kbplanner.pacing import let_go, sorted_in_parts
 from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.syntax.printer import print_atom
+from kbtypes.results import PredicateChange, TruthChange
 
 MIN_TOGETHER = 4
 """Number of changed predicates from which on they are evaluated in one run."""
@@ -46,7 +47,7 @@ RULES_PER_YIELD = 500
 """Rules put in a table, which makes the hash of each, between two calls of `yield_now`."""
 
 
-class Truth(str, Enum):
+class TruthValue(str, Enum):
     """The truth of an atom."""
 
     TRUE = "true"
@@ -54,41 +55,7 @@ class Truth(str, Enum):
     UNDEFINED = "undefined"
 
 
-@dataclass(frozen=True, slots=True)
-class TruthChange:
-    """A fact or conclusion whose truth changes; `was` is its truth before.
-
-    `stored` says if it is a stored fact: for one that becomes true or undefined after the change,
-    for one that becomes false before it.
-    """
-
-    predicate: str
-    args: tuple[str, ...]
-    negated: bool
-    scope: str | None
-    stored: bool
-    was: str
-
-    @property
-    def text(self) -> str:
-        """The fact or conclusion in the rule language."""
-        return print_atom(Atom(self.predicate, self.args, not self.negated))
-
-
-@dataclass(frozen=True, slots=True)
-class PredicateChange:
-    """The numbers of facts and conclusions of one predicate and sign whose truth changes."""
-
-    predicate: str
-    arity: int
-    negated: bool
-    scope: str | None
-    becomes_true: int
-    becomes_false: int
-    becomes_undefined: int
-
-
-class Outcome(Protocol):
+class ComparisonLists(Protocol):
     """The lists that a comparison adds to."""
 
     becomes_true: list[TruthChange]
@@ -107,7 +74,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TruthComparison:
     """Two states of a scope, the stored relations that may differ, and the heads of the rules that
     do.
     """
@@ -137,7 +104,9 @@ class _Rows:
     count: int
 
 
-def compare_truth(comparison: Comparison, limit: int, budget: Budget, outcome: Outcome) -> None:
+def compare_truth(
+    comparison: TruthComparison, limit: int, budget: Budget, outcome: ComparisonLists
+) -> None:
     """Add the differences to `outcome`, at most `limit` to each list.
 
     The caller holds the read locks of both states. Raises BudgetExceeded.
@@ -167,7 +136,9 @@ def compare_truth(comparison: Comparison, limit: int, budget: Budget, outcome: O
                         changed.add(schema)
 
 
-def new_rows(comparison: Comparison, schema: RelationSchema, budget: Budget) -> Iterator[list[str]]:
+def new_rows(
+    comparison: TruthComparison, schema: RelationSchema, budget: Budget
+) -> Iterator[list[str]]:
     """Yield the arguments of the atoms of one predicate that become true.
 
     The caller holds the read locks of both states. Raises BudgetExceeded.
@@ -182,7 +153,7 @@ def new_rows(comparison: Comparison, schema: RelationSchema, budget: Budget) -> 
 
 
 def _in_order(
-    comparison: Comparison, budget: Budget
+    comparison: TruthComparison, budget: Budget
 ) -> list[tuple[list[RelationSchema], frozenset[RelationSchema]]]:
     """Return the components of all rules before and after, each after those it depends on, with the
     schemas that each reads. Stored predicates without rules come first.
@@ -285,12 +256,12 @@ def _visible(engine: Engine, stored: Relation, budget: Budget, open_runs: ExitSt
 
 
 def _compare(
-    comparison: Comparison,
+    comparison: TruthComparison,
     schema: RelationSchema,
     extensions: tuple[_Extension, _Extension],
     limit: int,
     budget: Budget,
-    outcome: Outcome,
+    outcome: ComparisonLists,
 ) -> bool:
     """Add the differences of one predicate; return True if there are any."""
     before, after = extensions
@@ -348,14 +319,16 @@ def _changes(
     stored = _visible_flags(state.partition, schema, rows)
     was_true, was_possible = _has(before.true, rows), _has(before.possible, rows)
     for index in range(rows.count):
-        was = Truth.FALSE
+        was = TruthValue.FALSE
         if was_possible[index]:
-            was = Truth.TRUE if was_true[index] else Truth.UNDEFINED
+            was = TruthValue.TRUE if was_true[index] else TruthValue.UNDEFINED
+        args = tuple(texts[index * arity : (index + 1) * arity])
         yield TruthChange(
             schema.predicate,
-            tuple(texts[index * arity : (index + 1) * arity]),
+            args,
             not schema.positive,
             state.partition.name,
+            print_atom(Atom(schema.predicate, args, schema.positive)),
             stored[index],
             was.value,
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kbcore.bulk.files import PARQUET, TableName
 from kbcore.bulk.job import BulkJob
-from kbcore.bulk.work_folder import Progress, WorkFolder
+from kbcore.bulk.work_folder import WorkFolder, WorkProgress
 from kbcore.clock import Clock, SystemClock
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkOptions
@@ -79,7 +79,7 @@ def run_job(
             BulkOptions(str(work.data), options.memory_limit, dict(options.settings))
         )
         try:
-            driver = _Driver(job, engine, work, options)
+            driver = _RunDriver(job, engine, work, options)
             driver.evaluate()
             unfinished = work.data / "answers"
             answers = engine.answers(driver.plan, str(unfinished))
@@ -91,12 +91,12 @@ def run_job(
     return BulkResult(path, answers, driver.done.facts, driver.done.rows, driver.done.rounds)
 
 
-class _Driver:
+class _RunDriver:
     def __init__(
         self, job: BulkJob, engine: BulkEngine, work: WorkFolder, options: RunOptions
     ) -> None:
         self._job = job
-        self.done = work.progress or Progress()
+        self.done = work.progress or WorkProgress()
         if job.plan.dated and self.done.now is None:
             self.done.now = options.clock.now_ms()
         self.plan = job.plan if self.done.now is None else job.plan.at(instant_text(self.done.now))

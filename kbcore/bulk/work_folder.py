@@ -20,7 +20,7 @@ _VERSION = 1
 
 
 @dataclass(slots=True)
-class Progress:
+class WorkProgress:
     """The last complete round: `round_` of stratum number `stratum` added `added` rows.
 
     `round_` is None before the stratum has begun. `facts`, `rows` and `rounds` count the facts
@@ -53,7 +53,7 @@ class WorkFolder:
         self._inputs = _digests(job) | {"engine": engine}
         self._resume = resume
         self.data = path / "data"
-        self.progress: Progress | None = None
+        self.progress: WorkProgress | None = None
         self.finished = False
 
     def __enter__(self) -> WorkFolder:
@@ -79,7 +79,7 @@ class WorkFolder:
             raise
         return self
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: WorkProgress) -> None:
         """Record the last complete round, durably."""
         text = json.dumps({"version": _VERSION, "inputs": self._inputs, **asdict(progress)})
         part = self._state.with_suffix(".part")
@@ -89,7 +89,7 @@ class WorkFolder:
             os.fsync(file.fileno())
         part.replace(self._state)
 
-    def _stored(self) -> Progress:
+    def _stored(self) -> WorkProgress:
         stored = json.loads(self._state.read_text(encoding="utf-8"))
         if stored.pop("version") != _VERSION:
             raise InvalidInput(f"{self._path} is of another version; run without --resume")
@@ -100,7 +100,7 @@ class WorkFolder:
                     f"the run in {self._path} was started with a different input ({name}); run "
                     "without --resume to start from the beginning"
                 )
-        return Progress(**stored)
+        return WorkProgress(**stored)
 
     def __exit__(
         self,

@@ -16,9 +16,9 @@ from kbcore.context.salience import Ranked
 from kbcore.context.text.draft import Draft, Item, TemplatesOf, no_templates
 from kbcore.context.text.drafts import draft_for
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.context.window import MATCH, Entry, GoalNote, Provenance, SpanKey
 from kbcore.state.facts import Row
 from kbplanner.syntax.printer import print_row
+from kbtypes.windows import MATCH, Entry, GoalNote, Provenance, SpanKey
 
 DIGITS = 6
 """Decimal places of salience in an entry."""
@@ -34,7 +34,7 @@ FactKey = tuple[str | None, str, bool, tuple[str, ...]]
 
 
 @dataclass(slots=True, eq=False)
-class Candidate:
+class RankedCandidate:
     """A candidate for a window: a stored fact, `ranked`, or a conclusion with provenance.
 
     `salience` is that of the stored fact, or of the least salient stored fact that a conclusion
@@ -50,7 +50,7 @@ class Candidate:
     provenance: Provenance | None = None
     lexical: float = 0.0
     relevance: float = 0.0
-    bases: Sequence[Candidate] = ()
+    bases: Sequence[RankedCandidate] = ()
     category: str = ""
     reason: str = ""
     goal: bool = False
@@ -96,7 +96,7 @@ class Room:
         self._alike: Counter[str] = Counter()
         self.reserve = 0
         self.keep = 0
-        self.taken: dict[FactKey, Candidate] = {}
+        self.taken: dict[FactKey, RankedCandidate] = {}
         self.rules: list[str] = []
         self.notes: list[GoalNote] = []
         self.repeats = 0
@@ -108,7 +108,7 @@ class Room:
         return self._request.max_facts - len(self.taken) - self.keep
 
     @property
-    def facts(self) -> Iterable[Candidate]:
+    def facts(self) -> Iterable[RankedCandidate]:
         """Return the accepted facts in order."""
         return self.taken.values()
 
@@ -138,7 +138,7 @@ class Room:
         self.reserve = reserve
 
     def refusal(
-        self, facts: Sequence[Candidate], goal: str | None = None, role: str = MATCH
+        self, facts: Sequence[RankedCandidate], goal: str | None = None, role: str = MATCH
     ) -> str | None:
         """Return the limit that facts exceed together, or None if all of them fit.
 
@@ -158,7 +158,7 @@ class Room:
 
     def take(
         self,
-        fact: Candidate,
+        fact: RankedCandidate,
         category: str,
         reason: str,
         goal: str | None = None,
@@ -201,14 +201,14 @@ class Room:
             else:
                 self.cut["maxTokens"] += 1
 
-    def shrink(self) -> list[Candidate]:
+    def shrink(self) -> list[RankedCandidate]:
         """Remove the items added last until the text fits, and return the removed facts.
 
         This is needed only with a tokenizer, whose count of a text can exceed the sum over its
         pieces. At most an eighth of the items is removed before the text is counted again, so that
         few items are removed needlessly.
         """
-        dropped: list[Candidate] = []
+        dropped: list[RankedCandidate] = []
         if self._request.max_tokens is None or self._counter.exact:
             return dropped
         while (
@@ -257,7 +257,7 @@ class Room:
         return size + self.reserve <= self._max_units
 
 
-def entry_of(fact: Candidate, goal: str | None = None, role: str = MATCH) -> Entry:
+def entry_of(fact: RankedCandidate, goal: str | None = None, role: str = MATCH) -> Entry:
     """Return the window entry for a fact; `goal` is the goal it was accepted for, if any."""
     row = fact.row
     return Entry(
@@ -281,7 +281,7 @@ def entry_of(fact: Candidate, goal: str | None = None, role: str = MATCH) -> Ent
     )
 
 
-def _evidence(fact: Candidate) -> tuple[SpanKey, ...]:
+def _evidence(fact: RankedCandidate) -> tuple[SpanKey, ...]:
     """Return the spans that support a fact, or the facts that a conclusion depends on.
 
     A conclusion has at most MAX_INHERITED, the first ones of each fact in turn.

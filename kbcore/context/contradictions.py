@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kbcore.context.ranking import Supply
-from kbcore.context.window import Contradiction
 from kbcore.reason.budget import Budget
 from kbcore.state.facts import UNSET_PRIORITY
 from kbcore.state.intervals import STATED_KEY
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Attribute
+from kbtypes.windows import Contradiction
 
 SURER = 0.3
 """Difference of two known confidences from which the higher one decides."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kbcore.context.removed import Removed
+from kbcore.context.removed import Removal
 from kbcore.context.request import STRUCTURED
 from kbcore.context.text.draft import TemplatesOf, no_templates
-from kbcore.context.window import Entry, Window
 from kbplanner.syntax.diagnostics import counted
+from kbtypes.windows import Entry, Window
 
 REFRESH_ABOVE = 0.5
 """Part of the previous window from which on reading the whole new one is easier than the
@@ -32,7 +32,7 @@ class WindowDiff:
     previous: str | None
     current: str
     added: tuple[Entry, ...]
-    removed: tuple[Removed, ...]
+    removed: tuple[Removal, ...]
     unchanged: int
     refresh: bool
     reason: str | None
@@ -49,7 +49,7 @@ UNKNOWN = WindowDiff(
 def diff(
     before: Window,
     after: Window,
-    reasons: Callable[[Iterable[Entry]], tuple[Removed, ...]],
+    reasons: Callable[[Iterable[Entry]], tuple[Removal, ...]],
     text_format: str = STRUCTURED,
 ) -> WindowDiff:
     """Return the changes between two windows, in the order of their entries.

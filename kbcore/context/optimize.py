@@ -9,10 +9,10 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from kbcore.context.capacity import DIGITS, Candidate, FactKey, Room
+from kbcore.context.capacity import DIGITS, FactKey, RankedCandidate, Room
 from kbcore.context.contradictions import stored_clashes
 from kbcore.context.proofs.evidence import Witness
-from kbcore.context.proofs.proofs import Goals
+from kbcore.context.proofs.proofs import GoalProofs
 from kbcore.context.proofs.rules import relevant_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
 from kbcore.context.ranking import Supplied, Supply
@@ -21,15 +21,16 @@ from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import INSTRUCTION_SHARE, Selection
 from kbcore.context.text.tokens import TokenCounter
-from kbcore.context.window import QUERY, VIOLATION, Entry, GoalNote, Window
+from kbcore.context.window import QUERY, VIOLATION
 from kbcore.errors import EngineFault
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
-from kbcore.state.episodes.episodes import Episodes
+from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.episodes.quoting import quoted
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.schema import RelationSchema
+from kbtypes.windows import Entry, GoalNote, Window
 
 INSTRUCTION = "instruction"
 """Predicate of standing instructions: `instruction(who, text)`."""
@@ -70,7 +71,7 @@ def make_window(
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
     selection = Selection(request, room, supply, judge.loses, budget)
-    goals = Goals(request, witness, room, selection, judge)
+    goals = GoalProofs(request, witness, room, selection, judge)
     if request.with_rules:
         room.reserve_for(visible_rules(tenant, partitions))
     if request.asker is not None:
@@ -125,7 +126,7 @@ def make_window(
     return Made(window, [fact.ranked for fact in chosen if fact.ranked is not None])
 
 
-def _instructions(tenant: Tenant, supply: Supply, asker: str) -> list[Candidate]:
+def _instructions(tenant: Tenant, supply: Supply, asker: str) -> list[RankedCandidate]:
     """Return the stored facts `instruction(asker, text)`, the most salient first."""
     schema, symbol = RelationSchema(INSTRUCTION, 2, True), tenant.engine.find(asker)
     standing: list[Supplied] = []
@@ -149,7 +150,7 @@ def window_id(entries: Sequence[Entry]) -> str:
     return "ctx-" + digest.hexdigest()
 
 
-def _cut(room: Room, selection: Selection, goals: Goals, available: int) -> dict[str, Any]:
+def _cut(room: Room, selection: Selection, goals: GoalProofs, available: int) -> dict[str, Any]:
     """Return the omitted facts by reason, with examples, and the outcome of each goal."""
     stored = sum(fact.ranked is not None for fact in room.facts)
     return {
@@ -183,7 +184,7 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
         yield current
 
 
-def _sources(room: Room, episodes: Episodes) -> tuple[dict[str, Any], ...]:
+def _sources(room: Room, episodes: StoredEpisodes) -> tuple[dict[str, Any], ...]:
     """Return the cited spans of a window with their numbers and texts."""
     sources = []
     for number, (id, start, end) in enumerate(room.draft.sources, 1):
@@ -195,7 +196,7 @@ def _sources(room: Room, episodes: Episodes) -> tuple[dict[str, Any], ...]:
     return tuple(sources)
 
 
-def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:
+def _refresh(chosen: Sequence[RankedCandidate], supply: Supply) -> None:
     """Update the salience of facts that were ranked as of an earlier time."""
     if supply.present is None or supply.present.now == supply.scores.now:
         return
@@ -209,9 +210,11 @@ def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:
             fact.salience = min(now[ranked.stored, ranked.row_id] for ranked in places)
 
 
-def _salience_parts(chosen: Sequence[Candidate], supply: Supply) -> dict[FactKey, dict[str, Any]]:
+def _salience_parts(
+    chosen: Sequence[RankedCandidate], supply: Supply
+) -> dict[FactKey, dict[str, Any]]:
     """Return the components of the salience of each stored fact."""
-    groups: dict[StoredRelation, list[Candidate]] = {}
+    groups: dict[StoredRelation, list[RankedCandidate]] = {}
     for fact in chosen:
         if fact.ranked is not None:
             groups.setdefault(fact.ranked.stored, []).append(fact)

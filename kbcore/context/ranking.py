@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
 
-from kbcore.context.capacity import Candidate
+from kbcore.context.capacity import RankedCandidate
 from kbcore.context.salience import Ranked, Scores
 from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.engine.backend import Attribute
@@ -101,7 +101,7 @@ class Supply:
         full: Callable[[str], bool] | None = None,
         *,
         only_matches: bool = False,
-    ) -> Iterator[Candidate]:
+    ) -> Iterator[RankedCandidate]:
         """Yield the facts of some predicates or (None) all, best first.
 
         `first` is the expected number of facts the caller reads. If `full` is set, it is called
@@ -139,11 +139,11 @@ class Supply:
                     new.append(supplied)
             yield from self.candidates(new)
 
-    def candidates(self, supplied: Sequence[Supplied]) -> list[Candidate]:
+    def candidates(self, supplied: Sequence[Supplied]) -> list[RankedCandidate]:
         """Return candidates for facts, in the same order."""
         rows = self.scores.rows([match.fact for match in supplied])
         return [
-            Candidate(
+            RankedCandidate(
                 row,
                 match.fact.score,
                 match.fact.created_at,

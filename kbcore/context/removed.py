@@ -7,20 +7,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kbcore.context.contradictions import stored_clashes
-from kbcore.context.proofs.evidence import ONE_ANSWER, Group, Witness
+from kbcore.context.proofs.evidence import ONE_ANSWER, AnswerGroup, Witness
 from kbcore.context.ranking import Supply
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Scores
 from kbcore.context.summaries import Summaries
 from kbcore.context.text.phrases import premise_atom
-from kbcore.context.window import ABSENCE, Entry, Window
+from kbcore.context.window import ABSENCE
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Literal
+from kbtypes.windows import Entry, Window
 
 RETRACTED = "retracted"
 """It is not stored any more, or nothing that it was concluded from is left."""
@@ -45,7 +46,7 @@ NO_LONGER_TRUE = frozenset({RETRACTED, EXPIRED, CONTRADICTED})
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class Removal:
     """An entry that was removed from a window, with one of REASONS."""
 
     entry: Entry
@@ -92,10 +93,10 @@ class Reasons:
         self._summaries: Summaries | None = None
         self._judge: Judge | None = None
 
-    def of(self, entries: Iterable[Entry]) -> tuple[Removed, ...]:
+    def of(self, entries: Iterable[Entry]) -> tuple[Removal, ...]:
         """Return the entries with their reasons. Raises BudgetExceeded."""
         return tuple(
-            Removed(entry, self._reason(entry)) for entry in self._budget.paced(list(entries))
+            Removal(entry, self._reason(entry)) for entry in self._budget.paced(list(entries))
         )
 
     def _reason(self, entry: Entry) -> str:
@@ -127,7 +128,7 @@ class Reasons:
             return CONTRADICTED
         return EXPIRED if self._depends_on_expired(entry) else RETRACTED
 
-    def _has_lost(self, group: Group) -> bool:
+    def _has_lost(self, group: AnswerGroup) -> bool:
         """Return whether a fact, or one that it depends on, is on the losing side of a
         contradiction.
         """
@@ -137,7 +138,7 @@ class Reasons:
             )
         return any(self._judge.loses(fact) for fact in group.facts)
 
-    def _is_summarized(self, group: Group, partition: Partition) -> bool:
+    def _is_summarized(self, group: AnswerGroup, partition: Partition) -> bool:
         """Return whether the new window has the summary of a stored fact."""
         self._summaries = self._summaries or Summaries(self._supply)
         summary = self._summaries.of(group.answer)

@@ -9,6 +9,7 @@ from kbcore.errors import InvalidInput
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.printer import print_item
 from kbplanner.syntax.textform import body_from_text, literal_from_text
+from kbtypes.windows import Bucket
 
 MAX_FACTS = 100
 """Default maximum number of facts in a window."""
@@ -38,18 +39,7 @@ the rule language.
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    """A share of the window for facts of some predicates (None: any), by weight among all
-    buckets.
-    """
-
-    name: str
-    predicates: tuple[str, ...] | None = None
-    weight: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Conjunction:
+class ConjunctiveGoal:
     """A goal of several literals and comparisons, which must hold together.
 
     Its answers are the facts and conclusions that its positive literals become.
@@ -58,7 +48,7 @@ class Conjunction:
     body: tuple[BodyItem, ...]
 
 
-Goal = Literal | Conjunction
+Goal = Literal | ConjunctiveGoal
 """A goal of a window."""
 
 
@@ -73,12 +63,12 @@ def goal_from_text(text: str, path: str) -> Goal:
         return literal_from_text(text, path)
     if all(not isinstance(item, Literal) or item.negated for item in body):
         raise InvalidInput.at(path, "needs at least one literal without `not`")
-    return Conjunction(body)
+    return ConjunctiveGoal(body)
 
 
 def items_of(goal: Goal) -> tuple[BodyItem, ...]:
     """Return the literals and comparisons of a goal."""
-    return goal.body if isinstance(goal, Conjunction) else (goal,)
+    return goal.body if isinstance(goal, ConjunctiveGoal) else (goal,)
 
 
 def goal_text(goal: Goal) -> str:

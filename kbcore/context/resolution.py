@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from kbcore.context.capacity import Candidate, FactKey
+from kbcore.context.capacity import FactKey, RankedCandidate
 from kbcore.context.contradictions import Clashes, Side, stated_times
 from kbcore.context.proofs.evidence import Witness
 from kbcore.state.partition import StoredRelation
@@ -24,7 +24,7 @@ class Judge:
         self._alone: dict[StoredRelation, bool] = {}
         self._partitions = {partition.name: partition for partition in witness.supply.partitions}
 
-    def loses(self, fact: Candidate) -> bool:
+    def loses(self, fact: RankedCandidate) -> bool:
         """Return whether a fact is on the losing side of a contradiction.
 
         Sets `fact.contradicted` if the opposite is known too, on either side.
@@ -36,7 +36,7 @@ class Judge:
         )
         return lost
 
-    def _decided(self, fact: Candidate) -> bool:
+    def _decided(self, fact: RankedCandidate) -> bool:
         ranked = fact.ranked
         if ranked is not None and self._is_alone(ranked.stored):
             return (
@@ -55,7 +55,7 @@ class Judge:
             is_alone = self._alone[stored] = stored.schema.opposite not in derived
         return is_alone
 
-    def _loses(self, fact: Candidate) -> bool:
+    def _loses(self, fact: RankedCandidate) -> bool:
         ranked = fact.ranked
         if ranked is not None and (ranked.stored, ranked.row_id) in self._clashes.losers:
             return True
@@ -85,7 +85,7 @@ class Judge:
         return lost
 
 
-def _side(fact: Candidate) -> Side:
+def _side(fact: RankedCandidate) -> Side:
     confidence, ranked = fact.row["confidence"], fact.ranked
     if ranked is None:
         return Side(fact.salience, confidence, fact.created_at)

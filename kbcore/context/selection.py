@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from kbcore.context.capacity import Candidate, Room
+from kbcore.context.capacity import RankedCandidate, Room
 from kbcore.context.ranking import Supply
-from kbcore.context.request import Bucket, WindowRequest
+from kbcore.context.request import WindowRequest
 from kbcore.context.summaries import Summaries, is_summary
 from kbcore.context.window import (
     ASSERTED,
@@ -17,14 +17,13 @@ from kbcore.context.window import (
     EPHEMERAL,
     GOAL_RELEVANT,
     INFERRED,
-    MATCH,
     OTHER,
     OVERFLOW,
     RECENT,
     VIOLATION,
-    BucketStats,
 )
 from kbcore.reason.budget import Budget
+from kbtypes.windows import MATCH, Bucket, BucketStats
 
 RECENT_MS = 300_000
 """A fact told less than this long ago is recent."""
@@ -47,7 +46,7 @@ class Share:
     def __init__(self, bucket: Bucket, allocation: int) -> None:
         self.bucket = bucket
         self.allocation = allocation
-        self.included: list[Candidate] = []
+        self.included: list[RankedCandidate] = []
 
     @property
     def left(self) -> int:
@@ -89,7 +88,7 @@ class Selection:
         request: WindowRequest,
         room: Room,
         supply: Supply,
-        loses: Callable[[Candidate], bool],
+        loses: Callable[[RankedCandidate], bool],
         budget: Budget,
     ) -> None:
         self._request = request
@@ -104,19 +103,19 @@ class Selection:
         self.savings = 0
         self.left_out: list[tuple[str, str]] = []
 
-    def take_relevant(self, fact: Candidate, reason: str, goal: str) -> None:
+    def take_relevant(self, fact: RankedCandidate, reason: str, goal: str) -> None:
         """Add a fact that a goal depends on and that fits, counting it in its bucket if that has
         capacity.
         """
         fact.goal = True
         self._take(fact, GOAL_RELEVANT, reason, goal)
 
-    def take_violation(self, fact: Candidate) -> None:
+    def take_violation(self, fact: RankedCandidate) -> None:
         """Add a violation of a constraint that fits and that a chosen fact takes part in."""
         reason = "a fact in the window violates a constraint"
         self._take(fact, GOAL_RELEVANT, reason, None, VIOLATION)
 
-    def take_instructions(self, facts: Iterable[Candidate], max_facts: int) -> None:
+    def take_instructions(self, facts: Iterable[RankedCandidate], max_facts: int) -> None:
         """Add standing instructions of the asker that fit into their share of the window."""
         with self._room.within(INSTRUCTION_SHARE):
             for fact in islice(facts, max_facts):
@@ -126,19 +125,24 @@ class Selection:
                 else:
                     self._room.cut[limit] += 1
 
-    def take_partial(self, fact: Candidate, reason: str, goal: str) -> None:
+    def take_partial(self, fact: RankedCandidate, reason: str, goal: str) -> None:
         """Add a fact that fits and matches part of a rule of a goal without answers."""
         self._take(fact, OVERFLOW if self.shares else category(fact, self._now), reason, goal)
 
     def _take(
-        self, fact: Candidate, otherwise: str, reason: str, goal: str | None, role: str = MATCH
+        self,
+        fact: RankedCandidate,
+        otherwise: str,
+        reason: str,
+        goal: str | None,
+        role: str = MATCH,
     ) -> None:
         share = next((share for share in self.shares if share.admits(fact.predicate)), None)
         name = otherwise if share is None else share.bucket.name
         if self._room.take(fact, name, reason, goal, role) and share is not None:
             share.included.append(fact)
 
-    def give_back(self, facts: Iterable[Candidate]) -> None:
+    def give_back(self, facts: Iterable[RankedCandidate]) -> None:
         """Subtract facts that were removed from the window from the statistics of their buckets."""
         for fact in facts:
             for share in self.shares:
@@ -202,13 +206,13 @@ class Selection:
             if room.left <= 0 or (share is not None and share.left <= 0):
                 return
 
-    def _loses(self, fact: Candidate) -> bool:
+    def _loses(self, fact: RankedCandidate) -> bool:
         if not self._loses_clash(fact) or not self._request.auto_resolve:
             return False
         self._leave_out(fact, "contradicted")
         return True
 
-    def _leave_out(self, fact: Candidate, reason: str) -> None:
+    def _leave_out(self, fact: RankedCandidate, reason: str) -> None:
         if (fact.key, reason) in self._refused:
             return
         self._refused.add((fact.key, reason))
@@ -216,7 +220,7 @@ class Selection:
         if len(self.left_out) < EXAMPLES:
             self.left_out.append((fact.text, reason))
 
-    def _category(self, fact: Candidate, share: Share | None) -> str:
+    def _category(self, fact: RankedCandidate, share: Share | None) -> str:
         if share is not None:
             return share.bucket.name
         if self.shares:
@@ -224,7 +228,7 @@ class Selection:
         return category(fact, self._now)
 
 
-def category(fact: Candidate, now: int) -> str:
+def category(fact: RankedCandidate, now: int) -> str:
     """Return the first category that applies to a fact at a time in epoch milliseconds."""
     if fact.ranked is None:
         return INFERRED

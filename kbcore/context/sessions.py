@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kbcore.clock import Clock
 from kbcore.config.settings import Config
 from kbcore.context.request import WindowRequest
-from kbcore.context.window import Window
+from kbtypes.windows import Window
 
 IDLE_SECONDS = 3600.0
 """A session ends so long after its last use."""

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
-from kbcore.context.capacity import Candidate
+from kbcore.context.capacity import RankedCandidate
 from kbcore.context.ranking import Supply
 from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.ir.schema import RelationSchema
@@ -28,10 +28,10 @@ class Summaries:
         self._partitions: dict[str | None, Partition] = {
             partition.name: partition for partition in supply.partitions
         }
-        self._known: dict[tuple[StoredRelation, int], Candidate | None] = {}
+        self._known: dict[tuple[StoredRelation, int], RankedCandidate | None] = {}
         self._behind: dict[StoredRelation, StoredRelation | None] = {}
 
-    def of(self, fact: Candidate) -> Candidate | None:
+    def of(self, fact: RankedCandidate) -> RankedCandidate | None:
         """Return the summary that replaces a stored fact, or None.
 
         The result is None if the fact has no summary or the salience of the summary is too low.
@@ -65,7 +65,7 @@ class Summaries:
             self._behind[facts] = stored if stored is not None and stored.metadata else None
         return self._behind[facts]
 
-    def covered(self, summary: Candidate) -> int:
+    def covered(self, summary: RankedCandidate) -> int:
         """Return the number of currently valid facts that a summary represents."""
         ranked, row = summary.ranked, summary.row
         if ranked is None or not row["predicate"].endswith(SUFFIX):

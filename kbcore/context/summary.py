@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbcore.context.proofs.violations import Violation
-from kbcore.context.window import Entry
 from kbcore.reason.budget import Budget
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Attribute
 from kbplanner.syntax.printer import print_constant, print_row
+from kbtypes.windows import Entry
 
 SOON_MS = 3_600_000
 """Facts that expire within this time count as expiring soon."""
@@ -29,7 +29,7 @@ TOP_FACTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ScopeSummary:
     """The current stored facts of a partition.
 
     `predicates` are the most frequent names with their facts, of both signs and every arity;
@@ -58,7 +58,7 @@ def summarize(
     violations: Sequence[Violation],
     now: int,
     budget: Budget,
-) -> Summary:
+) -> ScopeSummary:
     """Summarize some partitions of a tenant.
 
     `salient` are their most salient facts, `violations` those of their constraints.
@@ -83,7 +83,7 @@ def summarize(
             if stored.schema.positive:
                 clashes += _clashes(partition, stored, at, budget)
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:TOP_PREDICATES]
-    return Summary(
+    return ScopeSummary(
         sum(counts.values()),
         len(counts),
         tuple(most),

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 from kbcore.errors import KBError, SnapshotFailed
 from kbcore.state.catalog import Catalog
-from kbcore.state.episodes.episodes import Episode
 from kbcore.state.keys import KeyRing, StoredKey
 from kbcore.state.partition import MetadataThen
-from kbcore.state.rulebook import StoredRule
-from kbcore.state.subscriptions import Subscription
+from kbcore.state.rulebook import ParsedRule
+from kbcore.state.subscriptions import StoredSubscription
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine, Relation
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
+from kbtypes.episodes import Episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class TenantState:
     seq: int
     now: int
     scopes: list[str]
-    rules: list[StoredRule]
+    rules: list[ParsedRule]
     phrases: list[Phrase]
     transactions: Mapping[str, int]
     answered: list[list[object]]
@@ -59,7 +59,7 @@ class TenantState:
     relations: list[RelationState]
     episodes: list[Episode]
     purges: list[list[object]]
-    subscriptions: list[Subscription]
+    subscriptions: list[StoredSubscription]
 
 
 class TenantCapture:

@@ -137,7 +137,7 @@ class Timeline:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownState:
     """A rebuilt state, the catalog that holds it, and the instants and records it is right for.
 
     It is right from the instant `since` up to `due` (exclusive), as long as the last record was
@@ -176,7 +176,7 @@ class KnownStates:
         self.max_bytes = max_bytes
         self._mutex = threading.Lock()
         self._timelines: dict[tuple[str, int], Timeline] = {}
-        self._states: OrderedDict[tuple[Owner, int], _Known] = OrderedDict()
+        self._states: OrderedDict[tuple[Owner, int], _KnownState] = OrderedDict()
         self._working: dict[Owner, _Working] = {}
         self._forgotten = 0
 
@@ -301,7 +301,7 @@ class KnownStates:
 
     def _rebuilt(
         self, store: LogStore, owner: Owner, moment: RecordInstant, instant: int, budget: Budget
-    ) -> _Known:
+    ) -> _KnownState:
         scratch = self._scratch()
         scratch.counts = False
         states = EarlierStates(store, scratch, owner, budget, self.max_bytes)
@@ -311,11 +311,11 @@ class KnownStates:
         # too.
         while (due := tenant.next_due()) is not None and due <= instant:
             tenant.advance(due)
-        return _Known(
+        return _KnownState(
             tenant, scratch, tenant.seq, moment.seq, tenant.at(0), inf if due is None else due
         )
 
-    def _keep(self, owner: Owner, known: _Known) -> None:
+    def _keep(self, owner: Owner, known: _KnownState) -> None:
         """Add a state, and drop the least recently used ones that are too much; in the mutex."""
         self._states[owner, id(known)] = known
         while len(self._states) > 1 and (

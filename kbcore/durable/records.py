@@ -57,8 +57,8 @@ from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
-from kbcore.state.rulebook import StoredRule, stored_rule
-from kbcore.state.subscriptions import StatePosition, Subscription, Webhook
+from kbcore.state.rulebook import ParsedRule, stored_rule
+from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbplanner.ir.operators import FUNCTION_LIST
 from kbplanner.ir.terms import Rule, Variable
 from kbplanner.pacing import YieldNow, in_parts, paced
@@ -204,7 +204,7 @@ class Codec(NamedTuple):
     decode: Callable[[Any], Any]
 
 
-class Member(NamedTuple):
+class RecordMember(NamedTuple):
     """A member of a JSON object, which holds one attribute of a dataclass.
 
     An optional member is omitted if its JSON is null; the attribute then has its default value.
@@ -251,7 +251,7 @@ class ListCodec:
 class ObjectCodec:
     """Conversion of a dataclass to a JSON object with some members, in their order, and back."""
 
-    def __init__(self, kind: type[Any], *members: Member) -> None:
+    def __init__(self, kind: type[Any], *members: RecordMember) -> None:
         self.kind = kind
         self._members = members
         self.has_lists = any(isinstance(member.codec, ListCodec) for member in members)
@@ -301,8 +301,8 @@ class ObjectCodec:
         return self.kind(**values)
 
 
-def _optional(key: str, attribute: str, codec: Codec | None = None) -> Member:
-    return Member(key, attribute, codec, optional=True)
+def _optional(key: str, attribute: str, codec: Codec | None = None) -> RecordMember:
+    return RecordMember(key, attribute, codec, optional=True)
 
 
 def _enum(kind: type[Enum]) -> Codec:
@@ -334,8 +334,8 @@ _TERM = Codec(
 
 _FACT = ObjectCodec(
     Fact,
-    Member("p", "predicate"),
-    Member("a", "args", _TUPLE),
+    RecordMember("p", "predicate"),
+    RecordMember("a", "args", _TUPLE),
     _optional("n", "positive", _ABSENT_IF_POSITIVE),
     _optional("s", "scope"),
     _optional("ttl", "ttl"),
@@ -350,9 +350,9 @@ _FACT = ObjectCodec(
 _ROWS = ListCodec(
     ObjectCodec(
         FactRows,
-        Member("p", "predicate"),
-        Member("k", "arity"),
-        Member("a", "args", ListCodec(None)),
+        RecordMember("p", "predicate"),
+        RecordMember("k", "arity"),
+        RecordMember("a", "args", ListCodec(None)),
         _optional("n", "positive", _ABSENT_IF_POSITIVE),
         _optional("s", "scope"),
     )
@@ -360,35 +360,35 @@ _ROWS = ListCodec(
 
 KEY_CODEC = ObjectCodec(
     StoredKey,
-    Member("id", "id"),
-    Member("name", "name"),
-    Member("role", "role"),
-    Member("sha256", "digest"),
-    Member("created", "created_at"),
-    Member("dbs", "databases", _TUPLE),
-    Member("tenants", "tenants", _TUPLE),
-    Member("expires", "expires_at"),
-    Member("says", "description"),
+    RecordMember("id", "id"),
+    RecordMember("name", "name"),
+    RecordMember("role", "role"),
+    RecordMember("sha256", "digest"),
+    RecordMember("created", "created_at"),
+    RecordMember("dbs", "databases", _TUPLE),
+    RecordMember("tenants", "tenants", _TUPLE),
+    RecordMember("expires", "expires_at"),
+    RecordMember("says", "description"),
 )
 """The codec of API keys, which have a digest in place of the secret."""
 
 _STANDING = ObjectCodec(
     ConflictingFact,
-    Member("n", "positive", _NEGATED),
-    Member("at", "created_at"),
-    Member("from", "valid_from"),
-    Member("until", "valid_until"),
-    Member("c", "confidence"),
-    Member("m", "metadata"),
+    RecordMember("n", "positive", _NEGATED),
+    RecordMember("at", "created_at"),
+    RecordMember("from", "valid_from"),
+    RecordMember("until", "valid_until"),
+    RecordMember("c", "confidence"),
+    RecordMember("m", "metadata"),
 )
 _STANDINGS = ListCodec(_STANDING)
 
 _EPISODES = ListCodec(
     ObjectCodec(
         NewEpisode,
-        Member("id", "id"),
-        Member("by", "speaker"),
-        Member("text", "text"),
+        RecordMember("id", "id"),
+        RecordMember("by", "speaker"),
+        RecordMember("text", "text"),
         _optional("at", "at"),
         _optional("in", "session"),
     )
@@ -397,10 +397,10 @@ _EPISODES = ListCodec(
 _RESTORED = ListCodec(
     ObjectCodec(
         RestoredFact,
-        Member("s", "scope"),
-        Member("p", "predicate"),
-        Member("a", "args", _TUPLE),
-        Member("is", "standing", Codec(_STANDING.encode, _STANDING.decode)),
+        RecordMember("s", "scope"),
+        RecordMember("p", "predicate"),
+        RecordMember("a", "args", _TUPLE),
+        RecordMember("is", "standing", Codec(_STANDING.encode, _STANDING.decode)),
         _optional("ttl", "ttl"),
     )
 )
@@ -408,8 +408,8 @@ _RESTORED = ListCodec(
 _ENDED = ListCodec(
     ObjectCodec(
         EndedFact,
-        Member("p", "predicate"),
-        Member("a", "args", _TUPLE),
+        RecordMember("p", "predicate"),
+        RecordMember("a", "args", _TUPLE),
         _optional("n", "positive", _ABSENT_IF_POSITIVE),
         _optional("s", "scope"),
         _optional("until", "until"),
@@ -420,18 +420,18 @@ _MOMENT = Codec(lambda moment: moment and list(moment), lambda body: StatePositi
 
 _WEBHOOK = ObjectCodec(
     Webhook,
-    Member("url", "url"),
+    RecordMember("url", "url"),
     _optional("secret", "secret", Codec(lambda secret: secret or None, _same)),
 )
 
 SUBSCRIPTION_CODEC = ObjectCodec(
-    Subscription,
-    Member("id", "id"),
-    Member("goal", "goal"),
-    Member("s", "scope"),
-    Member("ttl", "ttl"),
-    Member("created", "created_at"),
-    Member("expires", "expires_at"),
+    StoredSubscription,
+    RecordMember("id", "id"),
+    RecordMember("goal", "goal"),
+    RecordMember("s", "scope"),
+    RecordMember("ttl", "ttl"),
+    RecordMember("created", "created_at"),
+    RecordMember("expires", "expires_at"),
     _optional("by", "owner"),
     _optional(
         "hook", "webhook", Codec(lambda hook: hook and _WEBHOOK.encode(hook), _WEBHOOK.decode)
@@ -441,7 +441,7 @@ SUBSCRIPTION_CODEC = ObjectCodec(
 """The codec of subscriptions to goals, in records and in snapshots."""
 
 
-def encode_rule(stored: StoredRule) -> dict[str, Any]:
+def encode_rule(stored: ParsedRule) -> dict[str, Any]:
     """Return a rule as a JSON object around its text."""
     rule = stored.rule
     text = stored.text if rule.confidence is None else print_rule(rule, bare=True)
@@ -452,7 +452,7 @@ def encode_rule(stored: StoredRule) -> dict[str, Any]:
     return body
 
 
-def decode_rule(body: dict[str, Any]) -> StoredRule:
+def decode_rule(body: dict[str, Any]) -> ParsedRule:
     """Return the rule that `encode_rule` wrote."""
     text = body["text"]
     if "lang" not in body:
@@ -477,74 +477,86 @@ def _decode_decision(body: dict[str, Any]) -> tuple[str, tuple[str, ...], Decisi
 _DECISIONS = ListCodec(Codec(_encode_decision, _decode_decision))
 _EXCEPTIONS = Codec(lambda others: _DECISIONS.encode(others) if others else None, _DECISIONS.decode)
 
-_SCOPE = Member("s", "scope")
-_TARGET = (Member("p", "predicate"), Member("positive", "positive"), _SCOPE)
+_SCOPE = RecordMember("s", "scope")
+_TARGET = (RecordMember("p", "predicate"), RecordMember("positive", "positive"), _SCOPE)
 
 _CODECS = {
     "assert": ObjectCodec(
         AssertFacts,
-        Member("facts", "facts", ListCodec(_FACT)),
+        RecordMember("facts", "facts", ListCodec(_FACT)),
         _optional("not", "discarded", Codec(lambda count: count or None, _same)),
     ),
-    "end": ObjectCodec(EndFacts, Member("facts", "facts", _ENDED)),
-    "rows": ObjectCodec(AssertRows, Member("rows", "rows", _ROWS)),
+    "end": ObjectCodec(EndFacts, RecordMember("facts", "facts", _ENDED)),
+    "rows": ObjectCodec(AssertRows, RecordMember("rows", "rows", _ROWS)),
     "teach": ObjectCodec(
-        AssertRules, Member("rules", "rules", ListCodec(Codec(encode_rule, decode_rule)))
+        AssertRules, RecordMember("rules", "rules", ListCodec(Codec(encode_rule, decode_rule)))
     ),
     "phrases": ObjectCodec(
-        DeclarePhrases, Member("phrases", "phrases", ListCodec(Codec(print_phrase, parse_phrase)))
+        DeclarePhrases,
+        RecordMember("phrases", "phrases", ListCodec(Codec(print_phrase, parse_phrase))),
     ),
-    "retract": ObjectCodec(RetractFact, Member("a", "args", _TUPLE), *_TARGET),
+    "retract": ObjectCodec(RetractFact, RecordMember("a", "args", _TUPLE), *_TARGET),
     "retractPattern": ObjectCodec(
-        RetractPattern, Member("a", "pattern", ListCodec(_TERM)), *_TARGET
+        RetractPattern, RecordMember("a", "pattern", ListCodec(_TERM)), *_TARGET
     ),
-    "forgetRule": ObjectCodec(RetractRule, Member("id", "id"), _SCOPE),
+    "forgetRule": ObjectCodec(RetractRule, RecordMember("id", "id"), _SCOPE),
     "evict": ObjectCodec(
-        EvictFacts, Member("reason", "reason", _enum(EvictReason)), Member("rows", "rows", _ROWS)
+        EvictFacts,
+        RecordMember("reason", "reason", _enum(EvictReason)),
+        RecordMember("rows", "rows", _ROWS),
     ),
     "priority": ObjectCodec(
-        SetPriority, Member("a", "args", _TUPLE), Member("v", "priority"), *_TARGET
+        SetPriority, RecordMember("a", "args", _TUPLE), RecordMember("v", "priority"), *_TARGET
     ),
-    "episodes": ObjectCodec(AddEpisodes, Member("episodes", "episodes", _EPISODES)),
-    "evidence": ObjectCodec(AddEvidence, Member("facts", "facts", ListCodec(_FACT))),
+    "episodes": ObjectCodec(AddEpisodes, RecordMember("episodes", "episodes", _EPISODES)),
+    "evidence": ObjectCodec(AddEvidence, RecordMember("facts", "facts", ListCodec(_FACT))),
     "purge": ObjectCodec(
         PurgeMemory,
-        Member("id", "id"),
-        Member("by", "by"),
-        Member("rows", "rows", _ROWS),
-        Member("episodes", "episodes", _TUPLE),
+        RecordMember("id", "id"),
+        RecordMember("by", "by"),
+        RecordMember("rows", "rows", _ROWS),
+        RecordMember("episodes", "episodes", _TUPLE),
         _optional("goals", "goals", Codec(lambda ids: list(ids) or None, tuple)),
     ),
     "subscribe": ObjectCodec(
         PutSubscription,
-        Member("is", "subscription", Codec(SUBSCRIPTION_CODEC.encode, SUBSCRIPTION_CODEC.decode)),
+        RecordMember(
+            "is", "subscription", Codec(SUBSCRIPTION_CODEC.encode, SUBSCRIPTION_CODEC.decode)
+        ),
     ),
-    "unsubscribe": ObjectCodec(EndSubscriptions, Member("ids", "ids", _TUPLE)),
+    "unsubscribe": ObjectCodec(EndSubscriptions, RecordMember("ids", "ids", _TUPLE)),
     "delivered": ObjectCodec(
-        NoteDelivery, Member("id", "id"), Member("upto", "delivered", _MOMENT)
+        NoteDelivery, RecordMember("id", "id"), RecordMember("upto", "delivered", _MOMENT)
     ),
-    "restore": ObjectCodec(RestoreFacts, Member("facts", "facts", _RESTORED)),
+    "restore": ObjectCodec(RestoreFacts, RecordMember("facts", "facts", _RESTORED)),
     "answer": ObjectCodec(
-        NoteAnswer, Member("req", "request", _REQUEST), Member("is", "answer", _ANSWER)
+        NoteAnswer, RecordMember("req", "request", _REQUEST), RecordMember("is", "answer", _ANSWER)
     ),
     "fork": ObjectCodec(
-        ForkScope, Member("from", "source"), Member("s", "target"), Member("over", "overwrite")
+        ForkScope,
+        RecordMember("from", "source"),
+        RecordMember("s", "target"),
+        RecordMember("over", "overwrite"),
     ),
     "dropScope": ObjectCodec(DropScope, _SCOPE),
     # The most frequent decision is the usual one, so the record grows with the exceptions only.
     "merge": ObjectCodec(
         MergeScope,
-        Member("from", "source"),
-        Member("s", "target"),
-        Member("as", "at"),
-        Member("usual", "usual", _enum(Keep)),
+        RecordMember("from", "source"),
+        RecordMember("s", "target"),
+        RecordMember("as", "at"),
+        RecordMember("usual", "usual", _enum(Keep)),
         _optional("others", "others", _EXCEPTIONS),
     ),
     "catalog": ObjectCodec(
-        ChangeCatalog, Member("action", "action", _enum(CatalogAction)), _optional("mark", "mark")
+        ChangeCatalog,
+        RecordMember("action", "action", _enum(CatalogAction)),
+        _optional("mark", "mark"),
     ),
     "keys": ObjectCodec(
-        ChangeKeys, Member("put", "put", ListCodec(KEY_CODEC)), Member("drop", "drop", _TUPLE)
+        ChangeKeys,
+        RecordMember("put", "put", ListCodec(KEY_CODEC)),
+        RecordMember("drop", "drop", _TUPLE),
     ),
 }
 """The members of every change by its `op`. Records of all versions are read by this table: members

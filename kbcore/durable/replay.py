@@ -42,7 +42,7 @@ class _Batch:
 
 
 @dataclass(slots=True)
-class _Tenant:
+class _ReplayedTenant:
     """The collected rows of one tenant, the number of their records, and time and sequence number
     of the last.
     """
@@ -59,7 +59,7 @@ class Replay:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._waiting: dict[tuple[str, str], _Tenant] = {}
+        self._waiting: dict[tuple[str, str], _ReplayedTenant] = {}
         self._rows = 0
 
     def take(self, record: LogRecord) -> int:
@@ -77,7 +77,7 @@ class Replay:
         waiting = self._waiting.get(key)
         if waiting is None:
             tenant = self._catalog.need_tenant(*key, at)
-            waiting = self._waiting[key] = _Tenant(tenant)
+            waiting = self._waiting[key] = _ReplayedTenant(tenant)
         for group in rows:
             batch = waiting.batches.setdefault(
                 (group.scope, group.predicate, group.arity, group.positive), _Batch()

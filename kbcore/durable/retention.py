@@ -19,7 +19,7 @@ PARTS = 8
 """Number of stretches of the kept time of which each has a snapshot, at most."""
 
 
-class Kept(NamedTuple):
+class RetainedLog(NamedTuple):
     """The snapshots to keep, and whether records that the oldest of them includes may be
     dropped.
     """
@@ -34,10 +34,10 @@ class Kept(NamedTuple):
         return min([upto, *(number - 1 for number in self.snapshots[:1])])
 
 
-def kept_history(store: LogStore, now: int, days: int) -> Kept:
+def kept_history(store: LogStore, now: int, days: int) -> RetainedLog:
     """Return what to keep of a log for this number of days before `now` (epoch milliseconds)."""
     if not days or not isinstance(store, KeepsHistory):
-        return Kept((), True)
+        return RetainedLog((), True)
     begin, apart = now - days * DAY_MS, days * DAY_MS // PARTS
     times = [(number, _time_of(store, number, now)) for number in store.snapshot_numbers()]
     before = [at for _, at in times if at <= begin][-1:]
@@ -48,7 +48,7 @@ def kept_history(store: LogStore, now: int, days: int) -> Kept:
         if at in before or (at > begin and (last is None or at - last >= apart)):
             numbers.append(number)
             last = at
-    return Kept(tuple(numbers), bool(before))
+    return RetainedLog(tuple(numbers), bool(before))
 
 
 def _time_of(store: LogStore, number: int, now: int) -> int:

@@ -20,13 +20,13 @@ import orjson
 from kbcore.durable.capture import Capture, RelationState, TenantState
 from kbcore.durable.records import KEY_CODEC, SUBSCRIPTION_CODEC, decode_rule, encode_rule
 from kbcore.state.catalog import Catalog
-from kbcore.state.episodes.episodes import Episode
 from kbcore.state.partition import RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.syntax.parser import parse_phrase
 from kbplanner.syntax.printer import print_phrase
+from kbtypes.episodes import Episode
 
 CHUNK_ROWS = 1000
 CHUNK_BYTES = 128 << 10

@@ -33,7 +33,7 @@ from kbcore.state.changes import (
 from kbcore.state.facts import Row
 from kbcore.state.idempotency import COMMITTED_KEPT_IDS, COMMITTED_KEPT_MS
 from kbcore.state.intervals import earlier_of, with_earlier
-from kbcore.state.overlay import Overlay, Reads, scope_names, versions
+from kbcore.state.overlay import Overlay, ReadSet, scope_names, versions
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
@@ -74,7 +74,7 @@ class Transaction:
     staged: list[Change] = field(default_factory=list)
     operations: int = 0
     bytes: int = 0
-    reads: Reads = field(default_factory=Reads)
+    reads: ReadSet = field(default_factory=ReadSet)
     needed: set[FactName] = field(default_factory=set)
     facts: dict[FactName, Row | None] = field(default_factory=dict)
     present: dict[FactName, bool] = field(default_factory=dict)
@@ -177,7 +177,13 @@ class Transaction:
     def end(self, state: TransactionState) -> None:
         """End the transaction and release what it holds."""
         self.state = state
-        self.staged, self.reads, self.needed, self.facts, self.present = [], Reads(), set(), {}, {}
+        self.staged, self.reads, self.needed, self.facts, self.present = (
+            [],
+            ReadSet(),
+            set(),
+            {},
+            {},
+        )
         overlay, self.overlay = self.overlay, None
         if overlay is not None:
             overlay.drop()

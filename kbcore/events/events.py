@@ -26,7 +26,7 @@ from kbcore.state.changes import (
     EvictReason,
     ForkScope,
     MergeScope,
-    Removed,
+    RemovedFacts,
     RestoredFact,
     RestoreFacts,
 )
@@ -36,7 +36,7 @@ from kbcore.state.episodes.evidence import (
     without_evidence,
 )
 from kbcore.state.facts import Fact, FactRows, Row
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.syntax.jsonwriter import rule_to_json
 
 KINDS = (
@@ -64,7 +64,7 @@ _CATALOG = {
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ChangeEvent:
     """One event; `number` counts within its change set.
 
     `predicate` is None if the event may concern any predicate.
@@ -144,7 +144,7 @@ class Wanted:
             raise InvalidInput.at("predicate", "must not be empty")
         return cls(predicate, selected, scope)
 
-    def takes(self, event: Event) -> bool:
+    def takes(self, event: ChangeEvent) -> bool:
         """Return true if the filter selects an event."""
         if self.kinds is not None and event.kind not in self.kinds:
             return False
@@ -152,7 +152,7 @@ class Wanted:
             return event.scope is None and event.kind.startswith("rule_") and self._names(event)
         return self._names(event)
 
-    def _names(self, event: Event) -> bool:
+    def _names(self, event: ChangeEvent) -> bool:
         pattern, name = self.predicate, event.predicate
         if pattern is None or name is None:
             return True
@@ -180,10 +180,10 @@ def listen(
     return feed.subscribe(hear, database, tenant)
 
 
-def events_of(committed: Committed) -> Iterator[Event]:
+def events_of(committed: Committed) -> Iterator[ChangeEvent]:
     """Yield the events of a change set, in the order of its changes; rules come last."""
     for number, (kind, scope, predicate, more) in enumerate(_event_parts(committed)):
-        yield Event(kind, number, scope, predicate, more)
+        yield ChangeEvent(kind, number, scope, predicate, more)
 
 
 _EventParts = tuple[str, "str | None", "str | None", Mapping[str, Any]]
@@ -195,7 +195,7 @@ def _event_parts(committed: Committed) -> Iterator[_EventParts]:
         if happened := _CATALOG.get(committed.catalog_action):
             yield "scope_changed", EVERY_SCOPE, None, {"change": happened}
         return
-    removed: dict[int, list[Removed]] = {}
+    removed: dict[int, list[RemovedFacts]] = {}
     for gone in delta.removed:
         removed.setdefault(gone.change, []).append(gone)
     for number, change in enumerate(committed.changes.changes):
@@ -327,7 +327,7 @@ def _superseded(ended: EndedFact) -> _EventParts:
     return "fact_retracted", fact.scope, fact.predicate, detail
 
 
-def _rule_change(kind: str, stored: StoredRule) -> _EventParts:
+def _rule_change(kind: str, stored: ParsedRule) -> _EventParts:
     shape = rule_to_json(stored.rule)
     rule = {
         "id": stored.id,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kbcore.errors import InvalidInput
-from kbcore.language.names import Names
+from kbcore.language.names import NameTable
 from kbcore.llm.structured import BadAnswer, array, fraction
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, BodyItem, HeadTerm, Literal, Rule
@@ -23,7 +23,7 @@ MAX_REJECTED_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedCandidate:
     """An entry of a model's answer that cannot be used, shortened, with the reason."""
 
     quote: str
@@ -36,12 +36,12 @@ class Candidates:
 
     facts: list[Fact] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: list[RejectedCandidate] = field(default_factory=list)
 
 
 def read_candidates(
     answer: Mapping[str, Any],
-    names: Names,
+    names: NameTable,
     scope: str | None,
     metadata: Mapping[str, Any],
     rules: bool,
@@ -57,16 +57,16 @@ def read_candidates(
         try:
             candidates.facts.append(_fact(entry, names, scope, metadata))
         except InvalidInput as error:
-            candidates.rejected.append(Rejected(_brief(entry), error.message))
+            candidates.rejected.append(RejectedCandidate(_brief(entry), error.message))
     for entry in array(answer, "rules") if rules else ():
         try:
             candidates.rules.append(_rule(entry, names, scope))
         except InvalidInput as error:
-            candidates.rejected.append(Rejected(_brief(entry), error.message))
+            candidates.rejected.append(RejectedCandidate(_brief(entry), error.message))
     return candidates
 
 
-def _fact(entry: Any, names: Names, scope: str | None, metadata: Mapping[str, Any]) -> Fact:
+def _fact(entry: Any, names: NameTable, scope: str | None, metadata: Mapping[str, Any]) -> Fact:
     obj = _object(entry)
     values = obj.get("args")
     args = []
@@ -93,7 +93,7 @@ def _fact(entry: Any, names: Names, scope: str | None, metadata: Mapping[str, An
     )
 
 
-def _rule(entry: Any, names: Names, scope: str | None) -> Rule:
+def _rule(entry: Any, names: NameTable, scope: str | None) -> Rule:
     obj = _object(entry)
     body = obj.get("body")
     if not isinstance(body, list):
@@ -116,14 +116,14 @@ def _atom(entry: Any) -> dict[str, Any]:
     return {"predicate": obj.get("predicate"), "args": obj.get("args"), "negated": _flag(obj)}
 
 
-def _named(atom: Atom, names: Names) -> Atom:
+def _named(atom: Atom, names: NameTable) -> Atom:
     args: tuple[HeadTerm, ...] = tuple(
         names.name(arg) if isinstance(arg, str) else arg for arg in atom.args
     )
     return Atom(names.predicate(atom.predicate, len(args)), args, atom.positive)
 
 
-def _named_item(item: BodyItem, names: Names) -> BodyItem:
+def _named_item(item: BodyItem, names: NameTable) -> BodyItem:
     return Literal(_named(item.atom, names), item.negated) if isinstance(item, Literal) else item
 
 

@@ -6,7 +6,10 @@ The overlap is for pronouns: "She works at Acme." has no meaning without the sen
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from kbplanner.pacing import YieldNow
 
 _BREAK = re.compile(
     r"(?<=[.!?\u3002\uff01\uff1f])[\s\"')\]]*\s|(?<=[\u3002\uff01\uff1f])|\n\s*\n|\n(?=\s*[-*\u2022])"
@@ -49,6 +52,38 @@ def chunks(text: str, size: int) -> list[Chunk]:
             restart -= 1
         first = restart
     return result
+
+
+def parts(
+    text: str, start: int, end: int, size: int, yield_now: YieldNow
+) -> Iterator[tuple[int, int]]:
+    """Yield adjacent spans that cover the characters of a text from `start` up to `end`, cut
+    between sentences where possible.
+
+    Spans have about `size` characters and at most a quarter more. Time is linear in the length of
+    the text; `yield_now` is called for each of them.
+    """
+    while end - start > size * 5 // 4:
+        left = end - start
+        goal = start + left // -(-left // size)
+        cut = _cut(text, start, goal, min(start + size * 5 // 4, end))
+        yield start, cut
+        yield_now()
+        start = cut
+    if end > start:
+        yield start, end
+
+
+def _cut(text: str, start: int, goal: int, end: int) -> int:
+    """Return the place after a sentence that is nearest to `goal`, in the second half of the
+    characters from `start` up to `end`; otherwise a place between words, otherwise `end`.
+    """
+    first = start + (end - start) // 2
+    for pattern in (_BREAK, _SPACE):
+        places = (match.end() for match in pattern.finditer(text, first, end))
+        if (cut := min(places, key=lambda offset: abs(offset - goal), default=0)) > 0:
+            return cut
+    return end
 
 
 def _repeats(spans: list[tuple[int, int]], restart: int, last: int, size: int) -> bool:

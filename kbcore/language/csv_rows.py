@@ -51,7 +51,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class CsvHeader:
     """The decision on the first row of a CSV file: skipped as a header, or loaded as a fact;
     `cells` are its cells.
 
@@ -80,7 +80,7 @@ class CsvBatch:
 
     rows: list[list[str]]
     lines: list[int]
-    header: Header | None = None
+    header: CsvHeader | None = None
 
 
 def header_mode(text: str) -> HeaderMode:
@@ -171,13 +171,13 @@ def csv_batches(
     source = _Lines(chain(sample, lines_of_file), sign)
     reader = csv.reader(source, delimiter=sign, strict=True)
     lengths: dict[str, tuple[int, int]] = {}
-    header: Header | None = None
+    header: CsvHeader | None = None
     is_first = True
     while True:
         rows, lines, error = _read_rows(reader, source)
         if is_first and rows:
             is_header = mode == "yes" or (mode == "auto" and _is_header(rows, predicate))
-            header = Header(is_header, mode == "auto", lines[0], tuple(rows[0]))
+            header = CsvHeader(is_header, mode == "auto", lines[0], tuple(rows[0]))
         is_full = len(rows) == BATCH_ROWS
         if is_first and header is not None and header.skipped:
             rows, lines = rows[1:], lines[1:]

@@ -17,7 +17,7 @@ MAX_ROWS_PER_QUERY = 50
 
 
 @dataclass(slots=True)
-class Query:
+class EvidenceQuery:
     """A conjunction of literals and comparisons.
 
     `asked` are the goals that were evaluated, as text.
@@ -33,7 +33,7 @@ class Query:
 
 
 @dataclass(slots=True)
-class Evidence:
+class EvidenceTexts:
     """The collected facts, stored or derived, in order of discovery, without repetition."""
 
     _rows: dict[tuple[str, str | None], Row] = field(default_factory=dict)
@@ -58,7 +58,7 @@ Bindings = Callable[["tuple[BodyItem, ...]", "list[Variable]", int], "list[tuple
 """Function that returns the values of variables for which a body is true, with a maximum number."""
 
 
-def gather(query: Query, infer: Infer, bindings: Bindings, evidence: Evidence) -> None:
+def gather(query: EvidenceQuery, infer: Infer, bindings: Bindings, evidence: EvidenceTexts) -> None:
     """Evaluate a query and add its facts to the evidence.
 
     For one literal these are its answers and, if there are none or the literal is ground, the
@@ -77,12 +77,12 @@ def gather(query: Query, infer: Infer, bindings: Bindings, evidence: Evidence) -
         evidence.add(row)
 
 
-def _asked(query: Query, atom: Atom, infer: Infer) -> list[Row]:
+def _asked(query: EvidenceQuery, atom: Atom, infer: Infer) -> list[Row]:
     query.asked.append(print_item(Literal(atom)))
     return infer(atom, MAX_ROWS_PER_QUERY)
 
 
-def _together(query: Query, infer: Infer, bindings: Bindings) -> list[Row]:
+def _together(query: EvidenceQuery, infer: Infer, bindings: Bindings) -> list[Row]:
     query.asked.append(query.text)
     variables = list(
         dict.fromkeys(v for item in query.body for v in item.variables() if not v.anonymous)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput, ModelFailed, RateLimited, TooLarge
 from kbcore.language import prompts
-from kbcore.language.candidates import Candidates, Rejected, read_candidates
+from kbcore.language.candidates import Candidates, RejectedCandidate, read_candidates
 from kbcore.language.chunks import Chunk, chunks
 from kbcore.language.vocabulary import Vocabulary
-from kbcore.llm.model import Model
+from kbcore.llm.model import LanguageModel
 from kbcore.llm.structured import ask_json
 from kbcore.state.facts import Fact, Row
 from kbplanner.ir.terms import Atom, Rule
@@ -35,7 +35,7 @@ MAX_CONTEXT_CHARS = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ChunkFailure:
     """A chunk of the text, from `start` up to but not including `end`, that failed, with the
     reason.
     """
@@ -57,7 +57,7 @@ class Contradicted:
 
 
 @dataclass(slots=True)
-class Extracted:
+class ExtractedFacts:
     """The facts and rules of a text in order, without repetition; rejected entries and failed
     chunks.
 
@@ -72,8 +72,8 @@ class Extracted:
     model: str
     facts: list[Fact] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
-    rejected: list[Rejected] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    rejected: list[RejectedCandidate] = field(default_factory=list)
+    failures: list[ChunkFailure] = field(default_factory=list)
     contradictions: list[Contradicted] = field(default_factory=list)
     chunks: int = 0
     truncated: bool = False
@@ -88,7 +88,7 @@ class Extracted:
     def refuse_rules(self, reason: str) -> None:
         """Move all rules to `rejected`, after the knowledge base refused them."""
         self.rejected += [
-            Rejected(print_rule(replace(rule, scope=None)), reason) for rule in self.rules
+            RejectedCandidate(print_rule(replace(rule, scope=None)), reason) for rule in self.rules
         ]
         self.rules = []
 
@@ -108,12 +108,12 @@ class ExtractionOptions:
 
 def extract(
     text: str,
-    model: Model,
+    model: LanguageModel,
     look: Look,
     instructions: Instructions,
     config: Config,
     options: ExtractionOptions,
-) -> Extracted:
+) -> ExtractedFacts:
     """Return the facts and rules that a model extracts from a text.
 
     Raises ModelFailed or RateLimited if every chunk failed, TooLarge for a text of too many chunks.
@@ -126,7 +126,7 @@ def extract(
             f"the text has {counted(len(pieces), 'chunk')} for the model; the maximum is {config.extraction_max_chunks}",
             {"limit": "EXTRACTION_MAX_CHUNKS", "value": config.extraction_max_chunks},
         )
-    result = Extracted(model.name, model.model, chunks=len(pieces))
+    result = ExtractedFacts(model.name, model.model, chunks=len(pieces))
     deadline = model.clock.monotonic() + config.llm_request_timeout_ms / 1000
     first_error: ModelFailed | RateLimited | None = None
     for piece in pieces:
@@ -135,7 +135,7 @@ def extract(
             read = _read(piece, model, known, instructions, options, deadline)
         except (ModelFailed, RateLimited) as error:
             first_error = first_error or error
-            result.failures.append(Failure(piece.start, piece.end, error.code, error.message))
+            result.failures.append(ChunkFailure(piece.start, piece.end, error.code, error.message))
             continue
         result.facts = _merged(result.facts, read.facts)
         for fact in read.facts:
@@ -184,7 +184,7 @@ def judge(
 
 def _read(
     piece: Chunk,
-    model: Model,
+    model: LanguageModel,
     known: Vocabulary,
     instructions: Instructions,
     options: ExtractionOptions,
@@ -203,7 +203,7 @@ def _read(
     )
 
 
-def _with(known: Vocabulary, extracted: Extracted) -> Vocabulary:
+def _with(known: Vocabulary, extracted: ExtractedFacts) -> Vocabulary:
     """Add the facts extracted so far to a vocabulary and return it."""
     for fact in extracted.facts:
         known.names.know_predicate(fact.predicate, len(fact.args))

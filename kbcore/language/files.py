@@ -11,7 +11,7 @@ Errors name the line. Batches before the error are returned, nothing after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -21,8 +21,8 @@ from kbcore.errors import InvalidInput, LoadError
 from kbcore.language.csv_rows import (
     BATCH_ROWS,
     CsvBatch,
+    CsvHeader,
     Delimiter,
-    Header,
     HeaderMode,
     csv_batches,
     without_mark,
@@ -30,7 +30,7 @@ from kbcore.language.csv_rows import (
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.names import check_name
 from kbcore.strict_json import NotJson, parse_json
-from kbcore.timestamps import instant
+from kbcore.timestamps import duration, instant
 from kbplanner.check.lint import lint
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem, plain_texts, text_problem
@@ -48,8 +48,8 @@ from kbplanner.syntax.statements import (
     GoalStatement,
     PhraseStatement,
     RuleStatement,
-    Span,
     Statement,
+    TextSpan,
 )
 
 FORMATS = (".kb", ".jsonl", ".csv", ".tsv")
@@ -81,10 +81,10 @@ class Batch:
     rules: list[Definition] = field(default_factory=list)
     goals: list[GoalStatement] = field(default_factory=list)
     line: int = 0
-    header: Header | None = None
+    header: CsvHeader | None = None
     warnings: list[RuleWarning] = field(default_factory=list)
     statements: list[RuleStatement] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TextSpan] = field(default_factory=list)
     """Of facts in the rule language, their places, in the same order."""
 
     def __bool__(self) -> bool:
@@ -210,17 +210,19 @@ def fact_of(statement: FactStatement, scope: str | None = None) -> Fact:
         tuple(arg for arg in statement.atom.args if isinstance(arg, str)),
         statement.atom.positive,
         notes.scope or scope,
-        notes.ttl,
-        _instant(notes.valid_from, "validFrom", line),
-        _instant(notes.valid_until, "validUntil", line),
+        _time(notes.ttl, "ttl", line, duration),
+        _time(notes.valid_from, "validFrom", line),
+        _time(notes.valid_until, "validUntil", line),
         notes.confidence,
         notes.metadata or {},
     )
 
 
-def _instant(value: int | str | None, name: str, line: int) -> int | None:
+def _time(
+    value: int | str | None, name: str, line: int, read: Callable[[Any], int] = instant
+) -> int | None:
     try:
-        return None if value is None else instant(value)
+        return None if value is None else read(value)
     except ValueError as error:
         raise LoadError(line, f"{name}: {error}") from error
 
@@ -320,8 +322,11 @@ def _json_fact(entry: dict[str, Any], scope: str | None) -> Fact:
     check_fact(atom)
     positive = atom.positive and not entry.get("negated") and entry.get("truthVal") is not False
     ttl, confidence, metadata = (entry.get(key) for key in ("ttl", "confidence", "metadata"))
-    if ttl is not None and (type(ttl) is not int or ttl <= 0):
-        raise InvalidInput.at("ttl", "must be a positive number of milliseconds")
+    if ttl is not None:
+        try:
+            ttl = duration(ttl)
+        except ValueError as error:
+            raise InvalidInput.at("ttl", str(error)) from None
     is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if confidence is not None and not (is_number and 0 <= confidence <= 1):
         raise InvalidInput.at("confidence", "must be a number from 0 to 1")

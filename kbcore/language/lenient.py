@@ -20,6 +20,9 @@ _BARE = re.compile(r"[^,()\"'\[\]{}?]+")
 _SPACE = re.compile(r"\s*")
 _END = re.compile(r"\s*(?:\.\s*)?(?:(?:%|#|//).*)?")
 _ESCAPE = re.compile(r"\\(.)")
+MAX_HEAD_CHARS = 4096
+"""Characters of a line in which the name of its predicate must end."""
+
 ARGS_PER_YIELD = 500
 """Arguments read between two calls of `yield_now`: about a millisecond."""
 
@@ -33,7 +36,7 @@ def read_line(line: str, yield_now: YieldNow = go_on) -> Atom | None:
     is linear in the length of the line. `yield_now` is called about once a millisecond.
     """
     line = line.strip()
-    head = _HEAD.match(line)
+    head = _HEAD.match(line, 0, MAX_HEAD_CHARS)
     if head is None:
         return None
     args: list[str] = []

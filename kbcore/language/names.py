@@ -33,7 +33,7 @@ def predicate_name(text: str) -> str:
     return "_".join(parts).lower() if parts else plain
 
 
-class Names:
+class NameTable:
     """The known names; of several spellings the first one added is canonical."""
 
     def __init__(self) -> None:

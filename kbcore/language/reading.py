@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from kbcore.errors import InvalidInput
+from kbcore.language.chunks import parts
 from kbcore.language.files import batches
 from kbcore.language.lenient import read_line
+from kbcore.language.messages import Passage, Span, Transcript
 from kbcore.state.facts import Fact
 from kbcore.timestamps import iso_text
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
-from kbplanner.pacing import YieldNow, go_on, let_go, lines_of, paced
+from kbplanner.pacing import YieldNow, let_go, lines_of, paced
 from kbplanner.passes.check import check_fact
 from kbplanner.syntax.parser import parse_stream
 from kbplanner.syntax.statements import Statement
@@ -30,12 +32,11 @@ _COMMENT = re.compile(r"\s*(?:%|#|//).*|\s*")
 _STARTS = re.compile(r"\s*(?:@|~|not\s+)?[\w'\"][^\s(]*\(")
 _FULL_STOP = re.compile(r"\.\s*(?:(?:%|#|//)[^.]*)?$")
 
-_SPEAKER = re.compile(r"\s*([^\W\d_][\w-]{0,39}):\s+(?=\S)")
-
 EPISODE = "said"
 """Predicate of prose that is stored as it is: `said(speaker, text, when)`."""
 
-DEFAULT_SPEAKER = "user"
+PART_CHARS = 800
+"""Characters of a part of a long text that is kept as one fact: about 200 tokens."""
 
 LINES_PER_YIELD = 100
 FACTS_PER_YIELD = 1000
@@ -44,9 +45,6 @@ FACTS_PER_YIELD = 1000
 
 SignedAtom = tuple[str, tuple[str, ...], bool]
 """Predicate, arguments and sign of a fact."""
-
-Span = tuple[int, int]
-"""Characters of a text, from the first up to, not including, the second."""
 
 
 @dataclass(slots=True)
@@ -103,65 +101,59 @@ def read_statements_of(text: str, scope: str | None, yield_now: YieldNow) -> Tak
     return taken
 
 
-def first_lines(turns: Sequence[str], yield_now: YieldNow = go_on) -> tuple[int, ...]:
-    """Return the number of the line at which each turn begins in the turns joined by line
-    breaks.
-    """
-    counts = (turn.count("\n") + 1 for turn in paced(turns[:-1], yield_now))
-    return tuple(accumulate(counts, initial=1))
-
-
 def offsets_of(lines: Sequence[str], yield_now: YieldNow) -> list[int]:
     """Return where each line of a text begins, and where one after the last would."""
     return [0, *accumulate(len(line) + 1 for line in paced(lines, yield_now))]
 
 
-def episodes_of(
-    text: str,
+def said_in(
+    transcript: Transcript,
     unread: Sequence[int],
-    turns: Sequence[int],
     scope: str | None,
-    at: int,
+    now: int,
     yield_now: YieldNow,
 ) -> Iterator[tuple[Fact, Span]]:
-    """Yield prose as facts `said(speaker, text, when)`, one for each run of consecutive lines, with
-    the span of these lines.
+    """Yield prose as facts `said(speaker, text, when)` with their spans.
 
-    `unread` are the numbers of the lines of prose, `turns` of the lines at which a new turn of a
-    conversation begins, and `at` the time in epoch milliseconds. A line `ann: ...` names its
-    speaker; the following lines of the run are hers too. Raises InvalidInput that names the line.
+    `unread` are the numbers of the lines of prose. A run of consecutive lines of one passage is a
+    fact, and several if it is long: it is cut between sentences. `when` is the time of the passage,
+    by default `now`, in epoch milliseconds. Raises InvalidInput that names the line.
     """
-    lines = lines_of(text, yield_now)
-    beginnings = set(turns)
-    episodes: list[tuple[int, str, list[str]]] = []
-    last = 0
+    text = transcript.text
+    offsets = offsets_of(lines_of(text, yield_now), yield_now)
+    for first, last in _runs(transcript, unread, offsets, yield_now):
+        start, end = offsets[first - 1], offsets[last] - 1
+        passage = transcript.passage(start)
+        when = iso_text(now if passage.at is None else passage.at)
+        for low, high in parts(text, max(start, passage.words), end, PART_CHARS, yield_now):
+            words = "\n".join(map(str.strip, text[low:high].split("\n"))).strip()
+            if words:
+                fact = _said((passage.speaker, words, when), scope, first)
+                yield fact, _stripped(text[low:high], low)
+
+
+def _runs(
+    transcript: Transcript, unread: Sequence[int], offsets: Sequence[int], yield_now: YieldNow
+) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last line of each run of consecutive lines of one passage."""
+    first = last = 0
+    passage: Passage | None = None
     for number in paced(unread, yield_now, LINES_PER_YIELD):
-        line = lines[number - 1].strip()
-        speaker = _SPEAKER.match(line)
-        if speaker is not None:
-            episodes.append((number, speaker[1], [line[speaker.end() :]]))
-        elif number == last + 1 and number not in beginnings and episodes:
-            episodes[-1][2].append(line)
-        else:
-            episodes.append((number, DEFAULT_SPEAKER, [line]))
+        own = transcript.passage(offsets[number - 1])
+        if number != last + 1 or own is not passage:
+            if first:
+                yield first, last
+            first, passage = number, own
         last = number
-    offsets, when = offsets_of(lines, yield_now), iso_text(at)
-    for number, name, parts in paced(episodes, yield_now, LINES_PER_YIELD):
-        fact = _episode(number, (name, "\n".join(parts), when), scope)
-        yield fact, (offsets[number - 1], offsets[number - 1 + len(parts)] - 1)
+    if first:
+        yield first, last
 
 
-def speaker_of(text: str) -> str | None:
-    """Return the speaker whom a text begins with, as in `ann: ...`; None without one."""
-    match = _SPEAKER.match(text)
-    return None if match is None else match[1]
-
-
-def _episode(number: int, args: tuple[str, ...], scope: str | None) -> Fact:
+def _said(args: tuple[str, ...], scope: str | None, line: int) -> Fact:
     try:
         check_fact(Atom(EPISODE, args))
     except InvalidInput as error:
-        raise InvalidInput.at("text", f"line {number}: {error.message}") from None
+        raise InvalidInput.at("text", f"line {line}: {error.message}") from None
     return Fact(EPISODE, args, True, scope, metadata={"episode": True})
 
 

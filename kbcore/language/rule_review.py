@@ -11,12 +11,12 @@ from kbcore.language.files import Batch
 from kbcore.state.names import NAME_RULE, is_name
 from kbcore.state.rulebook import RuleBook, recursion_warning, stored_rule
 from kbcore.timestamps import instant
-from kbplanner.check.findings import Finding
-from kbplanner.check.texts import NOTHING_STORED, Stored, check_texts
+from kbplanner.check.texts import NOTHING_STORED, StoredProgram, check_texts
 from kbplanner.ir.terms import Rule
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import FactStatement, PhraseStatement, RuleStatement, Statement
+from kbtypes.results import Finding
 
 Known = dict[str, set[int]]
 """Predicates with their arities."""
@@ -119,7 +119,7 @@ def in_order(warnings: Iterable[RuleWarning]) -> list[RuleWarning]:
 
 def check_programs(
     texts: Sequence[str],
-    stored: Stored = NOTHING_STORED,
+    stored: StoredProgram = NOTHING_STORED,
     scope: str | None = None,
     yield_now: Callable[[], None] = lambda: None,
 ) -> list[list[Finding]]:

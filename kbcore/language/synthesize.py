@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from kbcore.context.text.phrases import sentence
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.language import prompts
-from kbcore.language.evidence import Evidence, Query
+from kbcore.language.evidence import EvidenceQuery, EvidenceTexts
 from kbcore.language.grounding import unbacked
-from kbcore.language.names import Names
+from kbcore.language.names import NameTable
 from kbcore.language.vocabulary import Vocabulary
-from kbcore.llm.model import Model
+from kbcore.llm.model import LanguageModel
 from kbcore.llm.structured import BadAnswer, array, ask_json, fraction
 from kbcore.state.episodes.quoting import Sources, marks
 from kbcore.state.facts import Row
@@ -68,7 +68,7 @@ class Derived:
 
 
 @dataclass(slots=True)
-class Synthesis:
+class SynthesizedAnswer:
     """An answer with the facts it depends on, its queries, and the failed queries with the reason.
 
     With `sources`, sentences of the answer and facts cite them.
@@ -86,24 +86,24 @@ class Synthesis:
 
 def synthesize(
     question: str,
-    model: Model,
+    model: LanguageModel,
     known: Vocabulary,
-    run: Callable[[Query, Evidence], None],
+    run: Callable[[EvidenceQuery, EvidenceTexts], None],
     prove: Prove,
     deadline: float,
     sources: Sources | None = None,
-) -> Synthesis:
+) -> SynthesizedAnswer:
     """Answer a question. `run` evaluates a query and adds its facts to the evidence.
 
     With `sources`, each sentence cites the evidence of the stored facts that it depends on.
 
     Raises ModelFailed and RateLimited.
     """
-    result = Synthesis(model.name, model.model, sources=sources)
+    result = SynthesizedAnswer(model.name, model.model, sources=sources)
     if known.empty:
         result.answer = NOTHING_STORED
         return result
-    evidence = Evidence()
+    evidence = EvidenceTexts()
     for _ in range(MAX_ROUNDS):
         tried = [f"{text}: no answer" for text in result.queries] + [
             f"{text}: {why}" for text, why in result.failed
@@ -125,20 +125,20 @@ def synthesize(
     return result
 
 
-def _plan(answer: dict[str, Any], names: Names) -> list[Query | tuple[str, str]]:
+def _plan(answer: dict[str, Any], names: NameTable) -> list[EvidenceQuery | tuple[str, str]]:
     """Return the queries of a plan; an invalid query is returned as its text and the error."""
     if "queries" not in answer:
         raise BadAnswer('"queries" is missing')
-    queries: list[Query | tuple[str, str]] = []
+    queries: list[EvidenceQuery | tuple[str, str]] = []
     for entry in array(answer, "queries")[:MAX_QUERIES]:
         try:
-            queries.append(Query(_items(entry, names)))
+            queries.append(EvidenceQuery(_items(entry, names)))
         except InvalidInput as error:
             queries.append((str(entry)[:200], error.message.splitlines()[0]))
     return queries
 
 
-def _items(entry: Any, names: Names) -> tuple[BodyItem, ...]:
+def _items(entry: Any, names: NameTable) -> tuple[BodyItem, ...]:
     if isinstance(entry, str):
         return tuple(_named(item, names) for item in parse_goal(entry).body)
     atoms = entry.get("atoms") if isinstance(entry, dict) else None
@@ -147,7 +147,7 @@ def _items(entry: Any, names: Names) -> tuple[BodyItem, ...]:
     return tuple(_named(item_from_json(atom), names) for atom in atoms)
 
 
-def _named(item: BodyItem, names: Names) -> BodyItem:
+def _named(item: BodyItem, names: NameTable) -> BodyItem:
     if not isinstance(item, Literal):
         return item
     args = tuple(names.name(arg) if isinstance(arg, str) else arg for arg in item.atom.args)
@@ -158,10 +158,10 @@ def _named(item: BodyItem, names: Names) -> BodyItem:
 
 
 def _run(
-    plan: Sequence[Query | tuple[str, str]],
-    run: Callable[[Query, Evidence], None],
-    evidence: Evidence,
-    result: Synthesis,
+    plan: Sequence[EvidenceQuery | tuple[str, str]],
+    run: Callable[[EvidenceQuery, EvidenceTexts], None],
+    evidence: EvidenceTexts,
+    result: SynthesizedAnswer,
 ) -> None:
     for query in plan:
         if isinstance(query, tuple):
@@ -179,12 +179,12 @@ def _run(
 
 def _answer(
     question: str,
-    model: Model,
+    model: LanguageModel,
     known: Vocabulary,
-    evidence: Evidence,
+    evidence: EvidenceTexts,
     prove: Prove,
     deadline: float,
-    result: Synthesis,
+    result: SynthesizedAnswer,
 ) -> None:
     rows = evidence.rows
     sentences, confidence = ask_json(

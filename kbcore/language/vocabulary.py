@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kbcore.language.names import Names
+from kbcore.language.names import NameTable
 from kbcore.reason.budget import Budget
 from kbcore.reason.predicates import predicates
 from kbcore.search.bm25 import LexicalIndex
@@ -33,7 +33,7 @@ class Vocabulary:
     predicates: list[tuple[str, int]] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
-    names: Names = field(default_factory=Names)
+    names: NameTable = field(default_factory=NameTable)
     empty: bool = True
 
 

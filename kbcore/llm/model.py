@@ -29,7 +29,7 @@ def _wait(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-class Model:
+class LanguageModel:
     """The language model of a runtime. Times are seconds of the monotonic clock.
 
     `wait` sleeps for a number of seconds and `chance` returns a random number from 0 to 1; tests
@@ -170,7 +170,7 @@ class Model:
         return max(usual, error.retry_after or 0.0)
 
 
-def model_check(model: Model | None) -> dict[str, str]:
+def model_check(model: LanguageModel | None) -> dict[str, str]:
     """Return the readiness check of a model, from the outcome of its last calls; makes no call."""
     if model is None:
         return {"status": "pass", "message": "no language model is configured"}

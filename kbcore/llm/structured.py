@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kbcore.errors import ModelFailed
-from kbcore.llm.model import Model
+from kbcore.llm.model import LanguageModel
 from kbcore.plug.ports import Completion, CompletionRequest, Message
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class BadAnswer(ValueError):
 
 
 def ask_json(
-    model: Model,
+    model: LanguageModel,
     system: str,
     prompt: str,
     schema: Mapping[str, Any],
@@ -118,7 +118,7 @@ def fraction(value: Any) -> float | None:
 
 
 def _completion(
-    model: Model, request: CompletionRequest, operation: str, deadline: float
+    model: LanguageModel, request: CompletionRequest, operation: str, deadline: float
 ) -> Completion:
     plain = replace(request, schema=None)
     if not model.takes_schemas:

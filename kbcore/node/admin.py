@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbcore.errors import AlreadyExists, Conflict, NotFound
 from kbcore.node.other_processes import TenantSize
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
+from kbtypes.administration import DatabaseInfo
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseInfo:
-    """A database: its numbers of tenants and stored facts, and its creation time in epoch
-    milliseconds.
-
-    The default database always exists: its creation time is 0.
-    """
-
-    name: str
-    tenants: int
-    facts: int
-    created_at: int
 
 
 class Admin:
@@ -83,11 +69,11 @@ class Admin:
 
         def check() -> None:
             if self._catalog(database, tenant).tenant(database, tenant) is not None:
-                raise _Known("the tenant exists")
+                raise _KnownDatabase("the tenant exists")
 
         try:
             self._change(CatalogAction.CREATE_TENANT, database, check, tenant)
-        except _Known:
+        except _KnownDatabase:
             return False
         return True
 
@@ -126,5 +112,5 @@ class Admin:
         self._runtime.commit(ChangeSet(database, tenant, (ChangeCatalog(action),), check))
 
 
-class _Known(AlreadyExists):
+class _KnownDatabase(AlreadyExists):
     """A tenant that exists already."""

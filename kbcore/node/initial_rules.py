@@ -10,21 +10,21 @@ from functools import partial
 from kbcore.errors import Conflict, KBError, PluginFailed
 from kbcore.plug.manager import Plugins
 from kbcore.state.changes import AssertRules, CatalogAction, ChangeCatalog, ChangeSet, Delta
-from kbcore.state.rulebook import RuleBook, StoredRule, stored_rule
+from kbcore.state.rulebook import ParsedRule, RuleBook, stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import RuleStatement
 
 
-def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[StoredRule, ...]:
+def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[ParsedRule, ...]:
     """Return the rules of `kb_rule_texts`, parsed and checked together.
 
     Raise PluginFailed naming the plugin.
 
     If the texts of several plugins contradict each other, the last plugin is named.
     """
-    rules: list[StoredRule] = []
+    rules: list[ParsedRule] = []
     for plugin, text in plugins.rule_texts(database, tenant):
         try:
             statements = parse_program(text)
@@ -90,7 +90,7 @@ class NewTenants:
             return False
         return changes.creates_tenant and self._find(changes.database, changes.tenant) is None
 
-    def _with_rules(self, changes: ChangeSet, rules: tuple[StoredRule, ...]) -> ChangeSet:
+    def _with_rules(self, changes: ChangeSet, rules: tuple[ParsedRule, ...]) -> ChangeSet:
         """Return one change set of the initial rules and `changes`, so that both are stored or
         neither is.
         """
@@ -119,7 +119,7 @@ class NewTenants:
         if known is not None and known.generation:
             raise _NotNew("the tenant exists already")
 
-    def _teach(self, database: str, tenant: str, rules: tuple[StoredRule, ...]) -> None:
+    def _teach(self, database: str, tenant: str, rules: tuple[ParsedRule, ...]) -> None:
         """Commit the rules, unless another write has created the tenant."""
         if rules:
             with suppress(_NotNew):

@@ -16,18 +16,19 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.operations.transaction import Operations
 from kbcore.python_api.arguments import request_limits
 from kbcore.python_api.bulk import Bulk
-from kbcore.python_api.context import Context
-from kbcore.python_api.episodes import Episodes
-from kbcore.python_api.language import Language
-from kbcore.python_api.memory import Memory
-from kbcore.python_api.reads import Reads
-from kbcore.python_api.scopes import Scopes
-from kbcore.python_api.subscriptions import Following
-from kbcore.python_api.writes import Writes
-from kbcore.python_values import Instant, named
+from kbcore.python_api.context import PythonContext
+from kbcore.python_api.episodes import PythonEpisodes
+from kbcore.python_api.language import PythonLanguage
+from kbcore.python_api.memory import PythonMemory
+from kbcore.python_api.reads import PythonReads
+from kbcore.python_api.scopes import PythonScopes
+from kbcore.python_api.subscriptions import PythonFollowing
+from kbcore.python_api.writes import PythonWrites
+from kbcore.python_values import named
 from kbcore.state.catalog import DEFAULT
 from kbcore.state.names import check_name
 from kbcore.state.tenant import ALL_SCOPES
+from kbtypes.values import Instant
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -40,7 +41,17 @@ class _Closed:
         raise NotReady("the knowledge base is closed")
 
 
-class KnowledgeBase(Writes, Reads, Following, Bulk, Memory, Episodes, Context, Scopes, Language):
+class KnowledgeBase(
+    PythonWrites,
+    PythonReads,
+    PythonFollowing,
+    Bulk,
+    PythonMemory,
+    PythonEpisodes,
+    PythonContext,
+    PythonScopes,
+    PythonLanguage,
+):
     """Facts, rules and answers of one tenant, for Python programs.
 
     `kbcore.open_kb` opens one with a storage of its own, which `close` or `with` closes;

@@ -9,7 +9,7 @@ from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config.settings import Config
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.errors import StorageFailed
-from kbcore.llm.model import Model
+from kbcore.llm.model import LanguageModel
 from kbcore.node.instruments import collector, model_called
 from kbcore.node.metric_sinks import Metrics
 from kbcore.node.other_processes import Peers
@@ -59,7 +59,9 @@ def open_runtime(
         )
     model = None
     if provider is not None:
-        model = Model(provider, config, logged, model_called(metrics, loaded, provider.name))
+        model = LanguageModel(
+            provider, config, logged, model_called(metrics, loaded, provider.name)
+        )
     runtime = Runtime(config, loaded, metrics, storage, scheduling, on_failure, model)
     runtime.token_counter = TokenCounter(tokenizer)
     if embedder is not None:

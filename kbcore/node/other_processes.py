@@ -10,7 +10,7 @@ from kbcore.durable.records import KEY_CODEC
 from kbcore.node.instruments import Value
 from kbcore.node.readiness import Check
 from kbcore.plug.ports import LogSeed
-from kbcore.state.catalog import Catalog, Database
+from kbcore.state.catalog import Catalog, DatabaseEntry
 from kbcore.state.keys import StoredKey
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Directory:
     def fill(self, catalog: Catalog) -> None:
         """Replace the databases and keys of a catalog without tenants."""
         catalog.mirror(
-            [Database(name, created, emptied) for name, created, emptied in self.databases],
+            [DatabaseEntry(name, created, emptied) for name, created, emptied in self.databases],
             dict(self.drops),
             self.keys,
             used=self.keys_used,

@@ -28,16 +28,16 @@ from kbcore.state.changes import (
     PutSubscription,
     RestoreFacts,
 )
-from kbcore.state.episodes.episodes import Episodes
+from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.partition import located
 from kbcore.state.rulebook import (
+    ParsedPhrase,
     RuleBook,
     StoredDefinition,
-    StoredPhrase,
     stored_phrase,
 )
-from kbcore.state.subscriptions import Subscription, Subscriptions
+from kbcore.state.subscriptions import StoredSubscription, Subscriptions
 from kbcore.state.tenant import Tenant
 from kbplanner.pacing import paced
 
@@ -131,10 +131,10 @@ class Quotas:
         self, tenant: Tenant | None, changes: ChangeSet, growth: _Growth, others: list[_Growth]
     ) -> None:
         if tenant is None:
-            self._compare(growth, _Stored(0, 0, 0, 0, frozenset()), others)
+            self._compare(growth, _StoredSizes(0, 0, 0, 0, frozenset()), others)
             return
         with tenant.lock.read():
-            stored = _Stored(
+            stored = _StoredSizes(
                 tenant.facts(),
                 tenant.stored_bytes,
                 len(tenant.rules),
@@ -151,7 +151,7 @@ class Quotas:
                     growth.text_bytes -= _bytes_already(tenant, changes)
                 self._compare(growth, stored, others)
 
-    def _compare(self, growth: _Growth, stored: _Stored, others: list[_Growth]) -> None:
+    def _compare(self, growth: _Growth, stored: _StoredSizes, others: list[_Growth]) -> None:
         new = growth.scopes - stored.scopes
         for setting, max_value, current, added in (
             (
@@ -194,7 +194,7 @@ class Quotas:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _StoredSizes:
     facts: int
     bytes: int
     rules: int
@@ -302,7 +302,7 @@ def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
     none.
     """
     rules = RuleBook() if tenant is None else tenant.rules
-    episodes = Episodes() if tenant is None else tenant.episodes
+    episodes = StoredEpisodes() if tenant is None else tenant.episodes
     goals = Subscriptions() if tenant is None else tenant.subscriptions
     for change in changes.changes:
         if isinstance(change, AddEpisodes):
@@ -329,7 +329,7 @@ def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
                 yield _Entry((copied.scope, copied.id), copied.bytes, 0)
 
 
-def _size(stored: StoredPhrase | Subscription | None) -> int:
+def _size(stored: ParsedPhrase | StoredSubscription | None) -> int:
     return 0 if stored is None else stored.bytes
 
 

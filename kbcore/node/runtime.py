@@ -24,7 +24,7 @@ from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
 from kbcore.errors import KBError, NotReady, StorageFailed, StorageFull
 from kbcore.events.feed import Committed, Feeds
-from kbcore.llm.model import Model, model_check
+from kbcore.llm.model import LanguageModel, model_check
 from kbcore.node.admin import Admin
 from kbcore.node.api_keys import Keys
 from kbcore.node.initial_rules import NewTenants
@@ -65,7 +65,7 @@ from kbcore.state.changes import ChangeCatalog, ChangeSet, Delta, PurgeMemory
 from kbcore.state.tenant import Tenant
 from kbcore.subscriptions.registry import StandingGoals
 from kbcore.upkeep.sweep import Sweeper
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class Runtime:
         storage: Storage,
         scheduling: Scheduling,
         on_failure: Callable[[StorageFailed], None] | None,
-        model: Model | None,
+        model: LanguageModel | None,
     ) -> None:
         self.config = config
         self.plugins = plugins
@@ -127,7 +127,9 @@ class Runtime:
         self.token_counter = TokenCounter()
         self._quotas = Quotas(config)
         self.slots = Slots(config.tenant_max_inferences)
-        self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
+        self.limits = RunLimits(
+            config.query_max_rows, config.query_max_bytes, config.query_max_steps
+        )
         self.known_states = KnownStates(self.scratch, config.history_cache_mb << 20)
         self._vector_settings = VectorSettings(
             vector_folder(config),

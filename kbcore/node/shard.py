@@ -20,7 +20,7 @@ from kbcore.operations.services import Erasure
 from kbcore.plug.ports import LogStore, WorksBeside
 from kbcore.replication.role import NONE, Replication, check_leader_mark
 from kbcore.scheduling import Scheduling
-from kbcore.state.catalog import DEFAULT, Catalog, Database
+from kbcore.state.catalog import DEFAULT, Catalog, DatabaseEntry
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
 from kbplanner.engine.engine import Engine as CEngine
 
@@ -326,5 +326,5 @@ def _changed(name: str, action: CatalogAction, mark: int | None = None) -> Chang
     return ChangeSet(name, "", (ChangeCatalog(action, mark),))
 
 
-def _is_same(decided: Database | None, database: Database) -> bool:
+def _is_same(decided: DatabaseEntry | None, database: DatabaseEntry) -> bool:
     return decided is not None and decided.created_at == database.created_at

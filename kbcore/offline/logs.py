@@ -25,7 +25,7 @@ _log = logging.getLogger("kbcore.offline")
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class LogContents:
     """Contents of a storage: last record, newest snapshot (0: none), later records, and totals.
 
     Of several shards, the highest numbers and the sum of the later records. `digest` is the SHA-256
@@ -112,7 +112,7 @@ def _remove(paths: Iterable[str]) -> None:
             os.unlink(path)
 
 
-def contents_of(logs: Sequence[RecoveredLog]) -> Contents:
+def contents_of(logs: Sequence[RecoveredLog]) -> LogContents:
     """Return the totals and the digest of a recovered storage."""
     catalogs = [log.catalog for log in logs]
     tenants = tenants_of(catalogs)
@@ -120,7 +120,7 @@ def contents_of(logs: Sequence[RecoveredLog]) -> Contents:
     for chunk in encode(capture_tenants(catalogs[0], tenants)):
         digest.update(len(chunk).to_bytes(8, "little") + chunk)
     statuses = [log.store.status() for log in logs]
-    return Contents(
+    return LogContents(
         max(status.head for status in statuses),
         max(log.recovered.snapshot for log in logs),
         sum(log.recovered.records for log in logs),

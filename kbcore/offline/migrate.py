@@ -20,7 +20,7 @@ from kbcore.errors import (
 )
 from kbcore.node.shard_layout import SYSTEM, shard_of
 from kbcore.offline.logs import (
-    Contents,
+    LogContents,
     contents_of,
     opened_logs,
     recovered,
@@ -39,7 +39,7 @@ BATCH_BYTES = 4 << 20
 
 def check_storage(
     url: str, config: Config | None = None, plugins: Iterable[object] = ()
-) -> Contents:
+) -> LogContents:
     """Read a storage as a start does, and also every older record that is still stored.
 
     Raises ConfigError if the storage does not exist, StorageBusy if it is in use, and LogCorrupted
@@ -62,7 +62,7 @@ def copy_storage(
     plugins: Iterable[object] = (),
     *,
     shards: int = 0,
-) -> Contents:
+) -> LogContents:
     """Copy the newest snapshot and the later records to an empty storage, and verify the copy.
 
     `shards` is the number of shards of the target (0: as many as the source has). With as many
@@ -174,7 +174,9 @@ def _batches(records: Iterator[LogRecord]) -> Iterator[list[LogRecord]]:
         yield batch
 
 
-def _convert(origins: Sequence[LogStore], copies: Sequence[LogStore], settings: Config) -> Contents:
+def _convert(
+    origins: Sequence[LogStore], copies: Sequence[LogStore], settings: Config
+) -> LogContents:
     """Begin each target with a snapshot of the tenants that belong there; return the contents."""
     last = max(store.status().head for store in origins)
     with recovered(origins, settings) as logs:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, InvalidInput
-from kbcore.operations.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoal, SlowGoals, log_slow_goal
+from kbcore.operations.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoals, SlowRun, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
 from kbcore.reason.budget import NO_LIMITS, Budget, Deadline, Notes, RequestLimits
 from kbcore.reason.external.rows import RowsNeeded
 from kbcore.reason.options import AnswerOptions, FactOptions, GoalOptions
-from kbcore.reason.predicates import Signature, UnknownPredicate, unknown_predicates
+from kbcore.reason.predicates import MissingPredicate, Signature, unknown_predicates
 from kbcore.reason.stored_facts import StoredPattern
 from kbcore.state.changes import Change, ChangeSet, Delta, Depends
 from kbcore.state.facts import Row
 from kbcore.state.names import check_name, is_name
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.pacing import YieldNow, begin_yielding, end_yielding, go_on
 
@@ -126,7 +126,7 @@ class TenantHandle:
 
     def unknown_predicates(
         self, signatures: Iterable[Signature], scope: str | None = None
-    ) -> list[UnknownPredicate]:
+    ) -> list[MissingPredicate]:
         """Return the given predicates that have no facts and no rules.
 
         A predicate is a name and an arity; None as the arity stands for any arity.
@@ -249,12 +249,12 @@ class TenantHandle:
             if self._services.reports_goals:
                 self._notify_plugins(goal, seconds, budget)
             if seconds * 1000 >= MIN_LISTED_MS:
-                self._list_slow_goal(SlowGoal(kind, goal, seconds, budget))
+                self._list_slow_goal(SlowRun(kind, goal, seconds, budget))
             slow_ms = self._services.config.slow_query_ms
             if slow_ms and seconds * 1000 >= slow_ms:
-                self._log_slow_goal(tenant, SlowGoal(kind, goal, seconds, budget))
+                self._log_slow_goal(tenant, SlowRun(kind, goal, seconds, budget))
 
-    def _list_slow_goal(self, slow: SlowGoal) -> None:
+    def _list_slow_goal(self, slow: SlowRun) -> None:
         """Add a goal to the list of the stored tenant; a tenant that does not exist has no list."""
         tenant = self._services.find_tenant(self.database, self.tenant)
         if tenant is not None:
@@ -264,7 +264,7 @@ class TenantHandle:
     def _slow_goals(self, tenant: Tenant) -> SlowGoals:
         return tenant.attached.need(SlowGoals, SlowGoals)
 
-    def _log_slow_goal(self, tenant: Tenant, slow: SlowGoal) -> None:
+    def _log_slow_goal(self, tenant: Tenant, slow: SlowRun) -> None:
         error = sys.exc_info()[1]
         reasoner = self._services.reasoner(tenant)
         with self._budget(RequestLimits(timeout_ms=PLAN_MS)) as plan_budget, tenant.lock.read():
@@ -310,7 +310,7 @@ class TenantHandle:
         config, clock, limits = services.config, services.clock, services.limits
         timeout_ms, max_answers = config.query_timeout_ms, config.query_max_answers
         if request_limits is not None and request_limits is not NO_LIMITS:
-            limits = Limits(
+            limits = RunLimits(
                 _lower(request_limits.rows, limits.rows),
                 _lower(request_limits.bytes, limits.bytes),
                 _lower(request_limits.steps, limits.steps),

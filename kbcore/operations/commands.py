@@ -26,7 +26,7 @@ from kbplanner.ir.terms import Literal, Variable
 from kbplanner.pacing import YieldNow, current_yield, go_on, lines_of, may_have, paced
 from kbplanner.syntax.diagnostics import Diagnostic, diagnostic, syntax_error
 from kbplanner.syntax.scanner import OPERAND_START, Token, scan_statement
-from kbplanner.syntax.statements import GoalStatement, Span
+from kbplanner.syntax.statements import GoalStatement, TextSpan
 
 ASSERT, INFER, QUERY, RETRACT = "ASSERT", "INFER", "QUERY", "RETRACT"
 
@@ -79,7 +79,7 @@ class Translation:
         return syntax_error(
             [
                 self._diagnostic(
-                    Span(each["line"], each["column"], each["line"], each["endColumn"]),
+                    TextSpan(each["line"], each["column"], each["line"], each["endColumn"]),
                     each["code"],
                     each["message"],
                     each["hint"],
@@ -93,7 +93,7 @@ class Translation:
     ) -> RuleSyntaxError:
         return syntax_error([self._diagnostic(goal.span, "wrong-command", message, hint)])
 
-    def _diagnostic(self, span: Span, code: str, message: str, hint: str | None) -> Diagnostic:
+    def _diagnostic(self, span: TextSpan, code: str, message: str, hint: str | None) -> Diagnostic:
         return diagnostic(span, self._lines[span.line - 1].rstrip(), code, message, hint)
 
     @cached_property
@@ -208,7 +208,7 @@ class _Translator:
         line, column = self._place(token.start)
         end = self._text.find("\n", self._line_start)
         source = self._text[self._line_start : len(self._text) if end < 0 else end].rstrip()
-        span = Span(line, column, line, column + token.end - token.start)
+        span = TextSpan(line, column, line, column + token.end - token.start)
         self.errors.append(diagnostic(span, source, "wrong-command", message, _FORALL_HINT))
 
     def _place(self, offset: int) -> tuple[int, int]:

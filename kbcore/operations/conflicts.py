@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from kbcore.branching.merge import constant_decision, resolution_of
-from kbcore.branching.places import Place
+from kbcore.branching.places import ScopePlace
 from kbcore.branching.preview import Proposal, staged
 from kbcore.clock import Clock
 from kbcore.context.proofs.violations import SCHEMA, Violation
@@ -68,8 +68,8 @@ class ConflictResolver:
         self,
         name: str,
         strategies: Mapping[str, MergeStrategy],
-        intervals: Callable[[Fact, Place | None], list[Row]],
-        places: Callable[[Fact], list[Place]],
+        intervals: Callable[[Fact, ScopePlace | None], list[Row]],
+        places: Callable[[Fact], list[ScopePlace]],
         constraints: Constraints,
         clock: Clock,
         yield_now: YieldNow,

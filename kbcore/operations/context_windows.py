@@ -25,8 +25,7 @@ from kbcore.context.request import (
 )
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
-from kbcore.context.summary import TOP_FACTS, Summary, summarize
-from kbcore.context.window import Window, fact_key
+from kbcore.context.summary import TOP_FACTS, ScopeSummary, summarize
 from kbcore.errors import InvalidInput, PredicateFailed
 from kbcore.operations.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
@@ -38,6 +37,7 @@ from kbcore.state.overlay import Overlay
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.vectors import Quantized
+from kbtypes.windows import Window, fact_key
 
 MAX_MATCHES = 100
 """Facts that a search of a rule returns for a text."""
@@ -120,14 +120,14 @@ class ContextWindows(TenantHandle):
 
     def context_summary(
         self, scope: str | None = None, *, request_limits: RequestLimits | None = None
-    ) -> Summary:
+    ) -> ScopeSummary:
         """Return a summary of a partition, or of all partitions if `scope` is "*".
 
         The summary does not count as an access. Raises BudgetExceeded.
         """
         request = WindowRequest(TOP_FACTS, scope=scope, auto_resolve=False)
 
-        def evaluate(tenant: Tenant, budget: Budget) -> Summary:
+        def evaluate(tenant: Tenant, budget: Budget) -> ScopeSummary:
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
             reasoner = self._services.reasoner(tenant)

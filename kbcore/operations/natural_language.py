@@ -9,51 +9,54 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.request import WindowRequest
-from kbcore.context.window import Window
 from kbcore.errors import InvalidInput, ModelNotConfigured
-from kbcore.language.evidence import Evidence, Query, gather
+from kbcore.language.evidence import EvidenceQuery, EvidenceTexts, gather
 from kbcore.language.extract import (
     Contradicted,
-    Extracted,
+    ExtractedFacts,
     ExtractionOptions,
     extract,
     judge,
 )
-from kbcore.language.reading import (
-    SignedAtom,
-    Span,
-    Taken,
-    episodes_of,
-    read_statements_of,
-)
-from kbcore.language.synthesize import MAX_QUESTION_CHARS, Synthesis, synthesize
+from kbcore.language.messages import Message, Source, Span, Transcript
+from kbcore.language.reading import SignedAtom, Taken, read_statements_of, said_in
+from kbcore.language.synthesize import MAX_QUESTION_CHARS, SynthesizedAnswer, synthesize
 from kbcore.language.vocabulary import Vocabulary, vocabulary
-from kbcore.llm.model import Model
+from kbcore.llm.model import LanguageModel
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.context_windows import check_request
 from kbcore.operations.episodes.episodes import Supports
-from kbcore.operations.episodes.recording import ProseLines, Recording, Source, sentence_of
+from kbcore.operations.episodes.recording import ProseLines, Recording, sentence_of
+from kbcore.operations.episodes.repeats import stored_before, stored_by_id
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.episodes.quoting import Sources
 from kbcore.state.facts import Fact, Row
+from kbcore.state.names import check_name
 from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
 from kbplanner.pacing import YieldNow, let_go, paced
+from kbtypes.windows import ContextDiff, Window
+
+FACTS_PER_YIELD = 100
+"""Facts dated between two calls of `yield_now`: about a millisecond."""
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
 
 
+Changes = TypeVar("Changes", WindowDiff, ContextDiff)
+
+
 @dataclass(frozen=True, slots=True)
-class Ingested:
+class Ingestion(Generic[Changes]):
     """Result of reading a text: its facts and rules, the count of new facts, and a window.
 
     `unread` are the numbers of lines that could not be read as facts or rules; `episodes` counts
@@ -69,8 +72,8 @@ class Ingested:
     asserted: int
     unread: tuple[int, ...]
     window: Window
-    changes: WindowDiff | None = None
-    extracted: Extracted | None = field(default=None)
+    changes: Changes | None = None
+    extracted: ExtractedFacts | None = field(default=None)
     episodes: int = 0
     recorded: tuple[str, ...] = ()
     discarded: int = 0
@@ -117,7 +120,7 @@ class NaturalLanguage(TenantHandle, ABC):
     ) -> RulesOutcome:
         """Store rules, and facts and their evidence with them, all or none."""
 
-    def extract(
+    def extract(  # noqa: PLR0913  three of them are about the text
         self,
         text: str,
         *,
@@ -125,15 +128,17 @@ class NaturalLanguage(TenantHandle, ABC):
         rules: bool = False,
         scope: str | None = None,
         context: str | None = None,
+        source: Source | None = None,
         request_limits: RequestLimits | None = None,
         conflict: str | None = None,
-    ) -> Extracted:
+    ) -> ExtractedFacts:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
         With `store`, new facts and the rules are written to `scope` in one change set; facts that
-        are already stored do not change. `conflict` is their conflict strategy, INGEST_CONFLICTS by
-        default. `context` is a hint for the model. `failures` of the
-        result lists the pieces that failed.
+        are already stored do not change. The text is stored as an episode of `source`, and the
+        facts are valid from its time, if given. `conflict` is their conflict strategy,
+        INGEST_CONFLICTS by default. `context` is a hint for the model. `failures` of the result
+        lists the pieces that failed.
 
         Raises ModelNotConfigured, ModelFailed if every piece failed, RateLimited, TooLarge,
         BudgetExceeded, and, with `store`, ReadOnlyFollower before the model is called.
@@ -151,10 +156,14 @@ class NaturalLanguage(TenantHandle, ABC):
         if store:
             extracted.known = len(extracted.facts) - len(new_facts)
             yield_now = self._services.yield_now
-            recording = self._recording(text, Source(), yield_now=yield_now)
+            origin = source or Source()
+            if origin.session is not None:
+                check_name("session", origin.session)
+            transcript = self._transcript((Message(text),), origin, yield_now)
+            recording = self._recording(transcript, origin.session, None, yield_now)
             spans = _sentences(text, extracted, yield_now)
-            known = [fact for fact in extracted.facts if fact not in new_facts]
-            self._store(extracted, conflict, _supports(recording, new_facts, known, spans))
+            evidence = _Evidence(transcript, recording, spans)
+            self._store(extracted, new_facts, evidence, conflict)
         return extracted
 
     def synthesize(
@@ -164,7 +173,7 @@ class NaturalLanguage(TenantHandle, ABC):
         scope: str | None = None,
         citations: bool = False,
         request_limits: RequestLimits | None = None,
-    ) -> Synthesis:
+    ) -> SynthesizedAnswer:
         """Answer a question in words from the knowledge base, with the evidence for the answer.
 
         The language model plans queries and words the answer; statements without supporting facts
@@ -184,7 +193,7 @@ class NaturalLanguage(TenantHandle, ABC):
         ) -> list[tuple[str, ...]]:
             return self.bindings(body, names, replace(options, limit=limit))
 
-        def run(query: Query, evidence: Evidence) -> None:
+        def run(query: EvidenceQuery, evidence: EvidenceTexts) -> None:
             gather(query, infer, bindings, evidence)
 
         deadline = (
@@ -196,42 +205,55 @@ class NaturalLanguage(TenantHandle, ABC):
 
     def ingest(
         self,
-        text: str,
+        text: str | Sequence[Message],
         request: WindowRequest,
         *,
         hint: str | None = None,
         request_limits: RequestLimits | None = None,
-        turns: Sequence[int] = (),
         source: Source | None = None,
         conflict: str | None = None,
-    ) -> Ingested:
-        """Store the facts and rules of a text, all or none, and return a window made afterwards.
+    ) -> Ingestion[WindowDiff]:
+        """Store the facts and rules of a text or of messages, all or none, and return a window made
+        afterwards.
 
         Facts go to the scope of the window. Lines in predicate syntax or the rule language are
         parsed. Prose goes to the language model, with `hint`. Without a model, prose is skipped, or
-        stored as episodes with EXTRACTION_FALLBACK=episode; `turns` are the numbers of the lines
-        with which the turns of a conversation begin. The text is stored as episodes, of the speaker
-        and at the time of `source`, and is the evidence of the facts, each with its line or
-        sentence. `conflict` is the conflict strategy of the facts, INGEST_CONFLICTS by default.
+        stored as facts `said(speaker, text, when)` with EXTRACTION_FALLBACK=episode. The speaker,
+        time and session of `source` hold for everything made from the text, unless a message has
+        its own: facts are valid from that time if the text states no other. The text is stored as
+        episodes and is the evidence of the facts, each with its line or sentence. Of a text those
+        with facts are stored, of messages all. Messages that are stored already are left out: those
+        with the id of an episode, and those without ids with which the session begins.
+        `conflict` is the conflict strategy of the facts, INGEST_CONFLICTS by default.
 
         Raises ModelNotConfigured if the text is only prose that is skipped, ModelFailed if
         the model could read none of the prose, InvalidInput for a rule that is refused,
-        ReadOnlyFollower before the model is called, and BudgetExceeded. If the window exceeds the
-        budget, the stored facts and rules remain.
+        AlreadyExists if the id of a message belongs to another content, ReadOnlyFollower before the
+        model is called, and BudgetExceeded. If the window exceeds the budget, the stored facts and
+        rules remain.
         """
         self._services.refuse_on_follower()
         self._check_writable(request.scope)
         check_request(request)
         conflict = self._conflict_strategy(conflict)
         yield_now = self._deadline(request_limits)
-        statements = read_statements_of(text, request.scope, yield_now)
-        extracted: Extracted | None = None
+        origin = source or Source(session=request.session)
+        now = self._services.clock.now_ms()
+        is_list = not isinstance(text, str)
+        messages = (Message(text),) if isinstance(text, str) else text
+        if is_list:
+            unknown = self._unknown_messages(messages, origin, request_limits)
+            if messages and not unknown:
+                window, changes = self.context_with_changes(request, request_limits=request_limits)
+                return Ingestion((), (), 0, (), window, changes)
+            messages = unknown
+        transcript = self._transcript(messages, origin, yield_now)
+        statements = read_statements_of(transcript.text, request.scope, yield_now)
+        extracted: ExtractedFacts | None = None
         new: list[Fact] = []
         episodes = 0
-        origin = source or Source(session=request.session)
-        recording = self._recording(text, origin, turns, yield_now=yield_now)
         if statements.unread and self._services.model is not None:
-            prose = ProseLines(text, statements.unread, yield_now)
+            prose = ProseLines(transcript.text, statements.unread, yield_now)
             extracted, new = self._extracted(
                 self._model(), prose.text, request.scope, False, hint, request_limits
             )
@@ -239,20 +261,24 @@ class NaturalLanguage(TenantHandle, ABC):
                 parts = (part for span in spans for part in prose.spans(*span))
                 statements.spans.setdefault(key, []).extend(parts)
         elif statements.unread and self._services.config.extraction_fallback == "episode":
-            now = self._services.clock.now_ms()
-            recorded = episodes_of(text, statements.unread, turns, request.scope, now, yield_now)
-            for fact, span in recorded:
-                statements.facts.append(fact)
+            utterances = said_in(transcript, statements.unread, request.scope, now, yield_now)
+            for fact, span in utterances:
+                if _signed_atom(fact) not in statements.spans:  # else it was said twice at once
+                    statements.facts.append(fact)
+                    episodes += 1
                 statements.place(fact, span)
-                episodes += 1
         elif not statements:
             raise ModelNotConfigured(
                 "no line of the text is in predicate syntax, such as likes(ann, tea), and no language"
                 " model is configured; LLM_PROVIDER names one, or EXTRACTION_FALLBACK=episode keeps"
                 " prose as it is"
             )
+        recording = self._recording(
+            transcript, origin.session, now if is_list or episodes else None, yield_now
+        )
+        evidence = _Evidence(transcript, recording, statements.spans, is_whole=is_list)
         done = self._ingested(
-            statements, extracted, new, request, (recording, request_limits, conflict)
+            statements, extracted, new, request, (evidence, request_limits, conflict)
         )
         return replace(done, episodes=episodes)
 
@@ -261,12 +287,12 @@ class NaturalLanguage(TenantHandle, ABC):
     def _ingested(
         self,
         statements: Taken,
-        extracted: Extracted | None,
+        extracted: ExtractedFacts | None,
         new: list[Fact],
         request: WindowRequest,
-        recorded: tuple[Recording | None, RequestLimits | None, str],
-    ) -> Ingested:
-        recording, request_limits, conflict = recorded
+        recorded: tuple[_Evidence, RequestLimits | None, str],
+    ) -> Ingestion[WindowDiff]:
+        evidence, request_limits, conflict = recorded
         yield_now = self._deadline(request_limits)
         parsed = (
             set()
@@ -279,14 +305,9 @@ class NaturalLanguage(TenantHandle, ABC):
         rules: tuple[StoredDefinition, ...] = ()
         asserted = discarded = 0
         known = [fact for fact in listed if fact not in new_facts]
-        supports = Supports()
-        if statements.rules or statements.facts or listed:
-            supports, facts = _supports(
-                recording,
-                [*statements.facts, *new_facts],
-                known,
-                statements.spans,
-            )
+        supports, facts = evidence.supports([*statements.facts, *new_facts], known, yield_now)
+        dated = tuple(facts[: len(statements.facts)])
+        if statements.rules or facts or listed or supports.episodes:
             stored = self.assert_rules(
                 statements.rules,
                 facts,
@@ -300,8 +321,8 @@ class NaturalLanguage(TenantHandle, ABC):
             let_go(statements.spans, self._services.yield_now)
         window, changes = self.context_with_changes(request, request_limits=request_limits)
         unread = () if extracted is not None else tuple(statements.unread)
-        return Ingested(
-            (*statements.facts, *listed),
+        return Ingestion(
+            (*dated, *listed),
             rules,
             asserted,
             unread,
@@ -322,16 +343,51 @@ class NaturalLanguage(TenantHandle, ABC):
             )
         return name
 
+    def _transcript(
+        self, messages: Sequence[Message], source: Source, yield_now: YieldNow
+    ) -> Transcript:
+        """Return the passages of messages; names are those of speakers of stored episodes."""
+        return Transcript(messages, source, self._read_tenant().episodes.is_speaker, yield_now)
+
     def _recording(
-        self, text: str, source: Source, turns: Sequence[int] = (), *, yield_now: YieldNow
+        self,
+        transcript: Transcript,
+        session: str | None,
+        now: int | None,
+        yield_now: YieldNow,
     ) -> Recording | None:
-        """Return the episodes of a text, None if texts are not recorded."""
+        """Return the episodes of a transcript, None if texts are not recorded."""
         config = self._services.config
         if not config.record_evidence:
             return None
-        return Recording(text, source, config.episode_max_chars, turns, yield_now=yield_now)
+        return Recording(transcript, session, config.episode_max_chars, now, yield_now=yield_now)
 
-    def _model(self) -> Model:
+    def _unknown_messages(
+        self, messages: Sequence[Message], source: Source, request_limits: RequestLimits | None
+    ) -> Sequence[Message]:
+        """Return the messages that are not stored yet; raise AlreadyExists for an id of another
+        content.
+        """
+        yield_now = self._deadline(request_limits)
+        transcript = self._transcript(messages, source, yield_now)
+        recording = self._recording(transcript, source.session, None, yield_now)
+        if recording is None:
+            return messages
+        has_ids = any(message.id is not None for message in paced(messages, yield_now))
+        if not has_ids and source.session is None:
+            return messages
+
+        def evaluate(tenant: Tenant, budget: Budget) -> set[int]:
+            if has_ids:
+                return stored_by_id(recording, messages, tenant, budget)
+            tenant.note_episodes()
+            in_session = tenant.episodes.in_session(str(source.session))
+            return stored_before(recording, in_session, budget)
+
+        stored = self._evaluated(evaluate, request_limits)
+        return [each for number, each in enumerate(messages) if number not in stored]
+
+    def _model(self) -> LanguageModel:
         model = self._services.model
         if model is None:
             raise ModelNotConfigured("no language model is configured; LLM_PROVIDER names one")
@@ -345,13 +401,13 @@ class NaturalLanguage(TenantHandle, ABC):
 
     def _extracted(
         self,
-        model: Model,
+        model: LanguageModel,
         text: str,
         scope: str | None,
         rules: bool,
         context: str | None,
         request_limits: RequestLimits | None,
-    ) -> tuple[Extracted, list[Fact]]:
+    ) -> tuple[ExtractedFacts, list[Fact]]:
         """Return what the model extracted from a text, and the facts that are not stored yet."""
         extracted = extract(
             text,
@@ -376,16 +432,18 @@ class NaturalLanguage(TenantHandle, ABC):
 
     def _store(
         self,
-        extracted: Extracted,
+        extracted: ExtractedFacts,
+        new_facts: list[Fact],
+        evidence: _Evidence,
         conflict: str,
-        supported: tuple[Supports, list[Fact]],
     ) -> None:
         """Store extracted facts and rules, and note how many facts were new and how many were
         discarded; rules that conflict with stored rules are refused.
 
         The facts are stored even if the rules are refused.
         """
-        supports, facts = supported
+        known = [fact for fact in extracted.facts if fact not in new_facts]
+        supports, facts = evidence.supports(new_facts, known, self._services.yield_now)
         if not facts and not extracted.rules and not supports.known:
             return
         extracted.episodes = tuple(episode.id for episode in supports.episodes)
@@ -418,25 +476,44 @@ class NaturalLanguage(TenantHandle, ABC):
         return proofs[0]["proof"]["step"]["rule"], facts
 
 
-def _supports(
-    recording: Recording | None,
-    new: Sequence[Fact],
-    known: Sequence[Fact],
-    spans: dict[SignedAtom, list[Span]],
-) -> tuple[Supports, list[Fact]]:
-    """Return the episodes of facts and the evidence of facts that are stored already, and the new
-    facts with their evidence.
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """The places of facts in a text: they give the facts their time, and their evidence if the text
+    is recorded. All episodes are stored if `is_whole`, else those that are evidence.
     """
-    if recording is None:
-        return Supports(), list(new)
-    new, known = (recording.supported(facts, spans) for facts in (new, known))
-    known = [fact for fact in known if fact.evidence]
-    episodes = recording.named([*new, *known])
-    return Supports(tuple(episodes), tuple(known)), new
+
+    transcript: Transcript
+    recording: Recording | None
+    spans: dict[SignedAtom, list[Span]]
+    is_whole: bool = False
+
+    def supports(
+        self, new: Sequence[Fact], known: Sequence[Fact], yield_now: YieldNow
+    ) -> tuple[Supports, list[Fact]]:
+        """Return the episodes of facts and the evidence of facts that are stored already, and the
+        new facts with their evidence and time.
+        """
+        dated = [self._dated(fact) for fact in paced(new, yield_now, FACTS_PER_YIELD)]
+        if self.recording is None:
+            return Supports(), dated
+        facts, known = (self.recording.supported(each, self.spans) for each in (dated, known))
+        known = [fact for fact in known if fact.evidence]
+        recording = self.recording
+        episodes = recording.unique() if self.is_whole else recording.named([*facts, *known])
+        return Supports(tuple(episodes), tuple(known)), facts
+
+    def _dated(self, fact: Fact) -> Fact:
+        """Return a fact that is valid from the time at which it was said, if the text says no
+        other time.
+        """
+        if fact.valid_from is not None:
+            return fact
+        at = self.transcript.time(self.spans.get(_signed_atom(fact), ()))
+        return fact if at is None else replace(fact, valid_from=at)
 
 
 def _sentences(
-    text: str, extracted: Extracted, yield_now: YieldNow
+    text: str, extracted: ExtractedFacts, yield_now: YieldNow
 ) -> dict[SignedAtom, list[Span]]:
     """Return the sentences of a text in which extracted facts were read."""
     return {

@@ -17,8 +17,8 @@ from kbcore.proofs.why_not import (
     DEFAULT_CANDIDATES,
     MAX_CANDIDATES,
     MAX_DEPTH,
-    Search,
     WhyNotOptions,
+    WhyNotSearch,
     low_confidence,
 )
 from kbcore.reason.analysis import plan_data
@@ -122,7 +122,7 @@ class Proofs(TenantHandle):
         limit = DEFAULT_CANDIDATES if options.limit is None else options.limit
 
         def evaluate(tenant: Tenant, budget: Budget) -> WhyNot:
-            search = Search(
+            search = WhyNotSearch(
                 self._services.reasoner(tenant), budget, WhyNotOptions(options.as_of, limit, depth)
             )
             item = body[0]
@@ -219,7 +219,7 @@ class Proofs(TenantHandle):
         literal: Literal,
         options: AnswerOptions,
         budget: Budget,
-        search: Search,
+        search: WhyNotSearch,
     ) -> WhyNot:
         """Return the explanation of a goal of one literal, which may hold."""
         first = replace(options, limit=1)

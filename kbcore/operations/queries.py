@@ -30,10 +30,10 @@ from kbcore.reason.options import (
     GoalOptions,
 )
 from kbcore.reason.stored_facts import StoredPattern
-from kbcore.search.neighbours import NeighbourOptions, Neighbours, NeighbourSearch
+from kbcore.search.neighbours import FactsAround, NeighbourOptions, NeighbourSearch
 from kbcore.state.facts import Row
 from kbcore.state.partition import FactsThen, Partition, StoredRelation
-from kbcore.state.rulebook import StoredPhrase, StoredRule
+from kbcore.state.rulebook import ParsedPhrase, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import Engine
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Term, Variable
@@ -54,8 +54,8 @@ class Contents(NamedTuple):
     """The facts, as rows, the rules and the phrases of a knowledge base at one point in time."""
 
     facts: Iterator[Row]
-    rules: list[StoredRule]
-    phrases: list[StoredPhrase]
+    rules: list[ParsedRule]
+    phrases: list[ParsedPhrase]
 
 
 class Queries(TenantHandle):
@@ -235,7 +235,7 @@ class Queries(TenantHandle):
             pattern = StoredPattern(predicate, args, positive)
             return self._stored_rows(tenant, pattern, options, budget)
 
-    def neighbours(self, constant: str, options: NeighbourOptions) -> Neighbours:
+    def neighbours(self, constant: str, options: NeighbourOptions) -> FactsAround:
         """Return stored facts that have a constant in any argument, and their number by predicate.
 
         The facts of all predicates are taken in turn up to the limit. Raises BudgetExceeded.

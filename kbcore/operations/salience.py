@@ -12,11 +12,12 @@ from kbcore.reason.options import FactOptions
 from kbcore.reason.stored_facts import StoredPattern
 from kbcore.state.changes import SetPriority
 from kbcore.state.facts import Row
-from kbcore.upkeep.consolidate import ConsolidateOutcome, consolidate
-from kbcore.upkeep.decay import DecayOutcome, decay
+from kbcore.upkeep.consolidate import consolidate
+from kbcore.upkeep.decay import decay
 from kbcore.upkeep.evict import UpkeepTarget
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.terms import Term
+from kbtypes.results import ConsolidateOutcome, DecayOutcome
 
 DECAY_THRESHOLD = 0.05
 """Default salience below which decay evicts a fact."""
@@ -25,7 +26,7 @@ LEAST_GROUP = 5
 """Default minimum number of facts with the same first argument that are consolidated."""
 
 
-class Memory(TenantHandle):
+class SalienceMethods(TenantHandle):
     """Memory of a knowledge base.
 
     Decay, consolidation and priorities write to one partition: the base partition if `scope` is

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kbcore.branching.compare import ScopeDiff, compare
-from kbcore.branching.fork import ForkOutcome, check_fork, check_known, one_scope
-from kbcore.branching.merge import (
-    MergeOutcome,
-    Stamp,
-    constant_decision,
-    decide,
-    refuse_conflicts,
-    stamp,
-)
+from kbcore.branching.compare import compare
+from kbcore.branching.fork import check_fork, check_known, one_scope
+from kbcore.branching.merge import Stamp, constant_decision, decide, refuse_conflicts, stamp
 from kbcore.errors import Conflict, InvalidInput
 from kbcore.operations.base import TenantHandle
 from kbcore.plug.ports import Keep, MergeStrategy
 from kbcore.state.changes import Delta, DropScope, ForkScope, MergeScope, Outdated
 from kbcore.state.names import check_name
 from kbcore.state.tenant import Tenant
+from kbtypes.results import ForkOutcome, MergeOutcome, ScopeDiff
 
 SOURCE_WINS = "SOURCE_WINS"
 
@@ -27,7 +21,7 @@ MAX_ATTEMPTS = 8
 """Maximum number of attempts at a merge whose scopes change during the merge."""
 
 
-class Scopes(TenantHandle):
+class ScopeMethods(TenantHandle):
     """Operations of a knowledge base on whole scopes; None is the base partition."""
 
     def scopes(self) -> list[str]:

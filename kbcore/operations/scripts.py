@@ -15,8 +15,8 @@ from kbcore.operations.commands import INFER, RETRACT, translate
 from kbcore.reason.ask import body_variables, terms_of
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
-from kbcore.reason.predicates import UnknownPredicate
-from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
+from kbcore.reason.predicates import MissingPredicate
+from kbcore.state.facts import AssertOutcome, Fact, Row
 from kbcore.state.rulebook import RulesOutcome, StoredDefinition
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.phrases import Definition
@@ -26,6 +26,7 @@ from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.printer import print_item, print_row
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
+from kbtypes.results import Question, RetractOutcome
 
 MAX_ATTEMPTS = 3
 """Maximum number of attempts at a script when other writers change what its queries read."""
@@ -38,16 +39,8 @@ Signature = tuple[str, int]
 """A predicate by name and arity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Query of a script, and the number of its answers."""
-
-    goal: str
-    answers: int
-
-
 @dataclass(slots=True)
-class Executed:
+class ScriptOutcome:
     """Result of a script; `text` formats the result, `timestamp` is in epoch milliseconds.
 
     An element of `answers` has `question` (the index of its query, from 0) and `bindings`
@@ -61,7 +54,7 @@ class Executed:
     questions: list[Question] = field(default_factory=list)
     rules: list[StoredDefinition] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    unknown: list[UnknownPredicate] = field(default_factory=list)
+    unknown: list[MissingPredicate] = field(default_factory=list)
     asserted: int = 0
     retracted: int = 0
     timestamp: int = 0
@@ -73,7 +66,7 @@ class Executed:
 
 
 @dataclass(slots=True)
-class Block:
+class ScriptBlock:
     """Consecutive clauses, and the query or retraction that follows them, if any.
 
     `command` says what is done with `goal`: INFER, QUERY or RETRACT.
@@ -108,7 +101,7 @@ class ScriptTarget(Protocol):
 
     def unknown_predicates(
         self, signatures: Iterable[tuple[str, int | None]], scope: str | None = None
-    ) -> list[UnknownPredicate]:
+    ) -> list[MissingPredicate]:
         """Return the predicates without facts and rules."""
 
     def infer(self, literal: Literal, options: AnswerOptions) -> list[Row]:
@@ -143,7 +136,7 @@ class ScriptTarget(Protocol):
         """Return the answers of a query of several items."""
 
 
-def blocks_of(text: str, scope: str | None, yield_now: YieldNow | None = None) -> list[Block]:
+def blocks_of(text: str, scope: str | None, yield_now: YieldNow | None = None) -> list[ScriptBlock]:
     """Parse a whole text before any of it is run.
 
     `yield_now` is called about once a millisecond; by default it is `current_yield`. Raises
@@ -157,12 +150,12 @@ def blocks_of(text: str, scope: str | None, yield_now: YieldNow | None = None) -
         raise translation.original(error) from None
     rules = (item for item in statements if isinstance(item, RuleStatement))
     check_statements(paced(rules, yield_now, STATEMENTS_PER_YIELD))
-    blocks = [Block()]
+    blocks = [ScriptBlock()]
     for statement in paced(statements, yield_now, STATEMENTS_PER_YIELD):
         block = blocks[-1]
         if isinstance(statement, GoalStatement):
             block.goal, block.command = statement.body, translation.command(statement)
-            blocks.append(Block())
+            blocks.append(ScriptBlock())
         elif isinstance(statement, FactStatement):
             fact = fact_of(statement, scope)
             block.facts.append(fact)
@@ -178,7 +171,7 @@ def blocks_of(text: str, scope: str | None, yield_now: YieldNow | None = None) -
     return blocks if blocks[-1].clauses else blocks[:-1]
 
 
-def is_mixed(blocks: Sequence[Block]) -> bool:
+def is_mixed(blocks: Sequence[ScriptBlock]) -> bool:
     """Return True if blocks change something and do more than that, so that they need a
     transaction.
     """
@@ -186,9 +179,11 @@ def is_mixed(blocks: Sequence[Block]) -> bool:
     return steps > 1 and any(block.writes for block in blocks)
 
 
-def run(kb: ScriptTarget, blocks: Sequence[Block], scope: str | None, budget: Budget) -> Executed:
+def run(
+    kb: ScriptTarget, blocks: Sequence[ScriptBlock], scope: str | None, budget: Budget
+) -> ScriptOutcome:
     """Run blocks in order; `budget` is for all queries together. Raises BudgetExceeded."""
-    outcome = Executed()
+    outcome = ScriptOutcome()
     heads = {
         (rule.head.predicate, rule.head.arity)
         for block in budget.paced(blocks, 100)
@@ -213,8 +208,8 @@ def run(kb: ScriptTarget, blocks: Sequence[Block], scope: str | None, budget: Bu
 
 def _store(
     kb: ScriptTarget,
-    block: Block,
-    outcome: Executed,
+    block: ScriptBlock,
+    outcome: ScriptOutcome,
     defined: Iterable[Signature],
     budget: Budget,
 ) -> None:
@@ -235,7 +230,7 @@ def _store(
             outcome.lines.append(next(stored).report)
 
 
-def _left(budget: Budget, outcome: Executed) -> RequestLimits:
+def _left(budget: Budget, outcome: ScriptOutcome) -> RequestLimits:
     """Return what is left of the budget for the next query; raises BudgetExceeded."""
     left_ms = int((budget.deadline - budget.clock.monotonic()) * 1000)
     if left_ms < 1:
@@ -250,7 +245,7 @@ def _left(budget: Budget, outcome: Executed) -> RequestLimits:
 
 
 def _retract(
-    kb: ScriptTarget, goal: tuple[BodyItem, ...], options: AnswerOptions, outcome: Executed
+    kb: ScriptTarget, goal: tuple[BodyItem, ...], options: AnswerOptions, outcome: ScriptOutcome
 ) -> None:
     """Retract the fact of a goal: of both signs, or only the explicit negative if that is named."""
     (item,) = goal
@@ -285,7 +280,9 @@ def _rows(kb: ScriptTarget, command: str, literal: Literal, options: AnswerOptio
     )
 
 
-def _answer(kb: ScriptTarget, block: Block, options: AnswerOptions, outcome: Executed) -> None:
+def _answer(
+    kb: ScriptTarget, block: ScriptBlock, options: AnswerOptions, outcome: ScriptOutcome
+) -> None:
     goal = block.goal
     number, goal_text = len(outcome.questions), ", ".join(map(print_item, goal))
     outcome.lines.append(f"{'?-' if block.command == INFER else block.command} {goal_text}.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kbcore.durable.known_states import KnownStates
     from kbcore.durable.transactions import Transactions
     from kbcore.errors import BudgetExceeded
-    from kbcore.llm.model import Model
+    from kbcore.llm.model import LanguageModel
     from kbcore.operations.transaction import TransactionKB
     from kbcore.plug.manager import Plugins
     from kbcore.plug.ports import LogStore, SalienceScorer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbcore.state.catalog import Catalog
     from kbcore.state.changes import ChangeSet, Delta
     from kbcore.state.tenant import Tenant
-    from kbplanner.engine.backend import Limits
+    from kbplanner.engine.backend import RunLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Services(Protocol):
         """Open and finished transactions."""
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RunLimits:
         """Limits of one run, from the settings."""
 
     @property
@@ -107,7 +107,7 @@ class Services(Protocol):
         """Admission of long goals."""
 
     @property
-    def model(self) -> Model | None:
+    def model(self) -> LanguageModel | None:
         """Language model, or None if none is configured."""
 
     @property

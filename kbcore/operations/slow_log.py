@@ -36,7 +36,7 @@ log = logging.getLogger("kbcore.slow")
 
 
 @dataclass(frozen=True, slots=True)
-class SlowGoal:
+class SlowRun:
     """A goal that took long: the kind of read, its duration and its budget."""
 
     kind: str
@@ -80,7 +80,7 @@ class SlowGoals:
         self._goals: dict[tuple[str, str], ListedGoal] = {}
         self._lock = Lock()
 
-    def add(self, slow: SlowGoal, error: BaseException | None, now: int) -> None:
+    def add(self, slow: SlowRun, error: BaseException | None, now: int) -> None:
         """Add a run of a goal that ended now (epoch milliseconds)."""
         text = _text_of(slow.goal)
         new = ListedGoal(
@@ -130,7 +130,7 @@ def _text_of(goal: Sequence[BodyItem]) -> str:
 
 
 def log_slow_goal(
-    reasoner: Reasoner, slow: SlowGoal, plan_budget: Budget, error: BaseException | None
+    reasoner: Reasoner, slow: SlowRun, plan_budget: Budget, error: BaseException | None
 ) -> None:
     """Log a slow goal and the error that ended it, if any, with its plan.
 

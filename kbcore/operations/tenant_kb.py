@@ -8,8 +8,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from kbcore.branching.places import Place, places_of
-from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal, staged
+from kbcore.branching.places import ScopePlace, places_of
+from kbcore.branching.preview import DEFAULT_LISTED, Proposal, TruthPreview, staged
 from kbcore.context.proofs.violations import SCHEMA
 from kbcore.durable.transactions import apply_to_overlay
 from kbcore.errors import (
@@ -29,12 +29,12 @@ from kbcore.operations.history.fact_history import FactHistories
 from kbcore.operations.natural_language import NaturalLanguage
 from kbcore.operations.proofs import Proofs
 from kbcore.operations.queries import Queries
-from kbcore.operations.salience import Memory
-from kbcore.operations.scopes import Scopes
+from kbcore.operations.salience import SalienceMethods
+from kbcore.operations.scopes import ScopeMethods
 from kbcore.operations.scripts import (
     MAX_ATTEMPTS,
-    Block,
-    Executed,
+    ScriptBlock,
+    ScriptOutcome,
     Signature,
     blocks_of,
     is_mixed,
@@ -58,21 +58,20 @@ from kbcore.state.changes import (
     RetractPattern,
     RetractRule,
 )
-from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
+from kbcore.state.facts import AssertOutcome, Fact, FactRows, Row
 from kbcore.state.rulebook import (
     RULES_PER_YIELD,
+    ParsedPhrase,
+    ParsedRule,
     RulesOutcome,
     StoredDefinition,
-    StoredPhrase,
-    StoredRule,
     recursion_warning,
     stored_phrase,
     stored_rule,
 )
 from kbcore.state.tenant import ALL_SCOPES, Tenant
-from kbplanner.check.findings import Finding
 from kbplanner.check.lint import lint
-from kbplanner.check.texts import GOAL, KINDS, PROGRAM, Stored, check_goal
+from kbplanner.check.texts import GOAL, KINDS, PROGRAM, StoredProgram, check_goal
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
@@ -82,6 +81,7 @@ from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import check_goal_size
+from kbtypes.results import Finding, RetractOutcome
 
 FACTS_PER_YIELD = 2000
 """Facts examined between two calls of `yield_now`: about a millisecond."""
@@ -91,8 +91,8 @@ class TenantKB(
     Queries,
     Proofs,
     StandingGoalMethods,
-    Scopes,
-    Memory,
+    ScopeMethods,
+    SalienceMethods,
     Corrections,
     ContextWindows,
     NaturalLanguage,
@@ -254,11 +254,11 @@ class TenantKB(
 
     def execute(
         self,
-        text: str | Sequence[Block],
+        text: str | Sequence[ScriptBlock],
         *,
         scope: str | None = None,
         request_limits: RequestLimits | None = None,
-    ) -> Executed:
+    ) -> ScriptOutcome:
         """Run a text in the rule language: store its clauses and answer its queries, in order.
 
         A query (`?- goal.`) sees the clauses before it. Statements may be commands such as
@@ -271,7 +271,7 @@ class TenantKB(
         queries read.
         """
         if isinstance(text, str):
-            blocks: Sequence[Block] = blocks_of(text, scope, self._deadline(request_limits))
+            blocks: Sequence[ScriptBlock] = blocks_of(text, scope, self._deadline(request_limits))
         else:
             blocks = text
         mixed = is_mixed(blocks)
@@ -402,7 +402,7 @@ class TenantKB(
             raise InvalidInput.at("kind", f"must be one of {', '.join(KINDS)}")
         self._check_writable(scope)
         yield_now = self._deadline(request_limits)
-        stored = Stored(
+        stored = StoredProgram(
             {name: frozenset(arities) for name, arities in self.known_predicates().items()},
             tuple(each.rule for each in self.rules()),
             self._modes(),
@@ -419,7 +419,7 @@ class TenantKB(
         *,
         limit: int = DEFAULT_LISTED,
         request_limits: RequestLimits | None = None,
-    ) -> Preview:
+    ) -> TruthPreview:
         """Return the facts and conclusions that would become true, false or undefined if a change
         were made.
 
@@ -435,7 +435,7 @@ class TenantKB(
             {(fact.predicate, len(fact.args)) for fact in paced(proposal.facts, deadline)},
             deadline,
         )
-        outcome = Preview()
+        outcome = TruthPreview()
         try:
             with self._reads(request_limits) as (tenant, budget):
                 now = tenant.at(self._services.clock.now_ms())
@@ -454,7 +454,7 @@ class TenantKB(
         """Return the predicates of every partition with their arities."""
         return known_predicates(self.predicates(ALL_SCOPES)["predicates"])
 
-    def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
+    def rules(self, scope: str | None = ALL_SCOPES) -> list[ParsedRule]:
         """Return rules in the order in which they were stored, of all partitions or of one."""
         self._check_scope(scope)
         tenant = self._read_tenant()
@@ -465,7 +465,7 @@ class TenantKB(
                 if scope == ALL_SCOPES or rule.scope in (None, scope)
             ]
 
-    def phrases(self, scope: str | None = ALL_SCOPES) -> list[StoredPhrase]:
+    def phrases(self, scope: str | None = ALL_SCOPES) -> list[ParsedPhrase]:
         """Return the declared phrases in their order, of all partitions or those used in one."""
         tenant = self._read_tenant()
         with tenant.lock.read():
@@ -548,8 +548,8 @@ class TenantKB(
             consequences.truncated = True
         return RetractOutcome(
             len(rows),
-            rows,
             consequences.count,
+            rows,
             consequences.rows,
             consequences.appeared,
             still_derivable,
@@ -587,7 +587,7 @@ class TenantKB(
     ) -> ConflictResolver:
         """Return the writer of facts of a strategy; `new_rules` are stored with the facts."""
 
-        def places(fact: Fact) -> list[Place]:
+        def places(fact: Fact) -> list[ScopePlace]:
             tenant = self._read_tenant()
             with tenant.lock.read():
                 rules = tenant.rules.visible(fact.scope)
@@ -624,7 +624,7 @@ class TenantKB(
                     "must be after validFrom, which is now for a new fact without one",
                 )
 
-    def _intervals(self, fact: Fact, claim: Place | None) -> list[Row]:
+    def _intervals(self, fact: Fact, claim: ScopePlace | None) -> list[Row]:
         """Return a row for each interval of the rivals of a fact at a place, or (None) of the fact
         itself, the oldest interval of a fact first.
         """

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal
+from kbcore.branching.preview import DEFAULT_LISTED, Proposal, TruthPreview
 from kbcore.context.proofs.violations import Violation, violations
 from kbcore.durable.records import encode_changes
 from kbcore.durable.transactions import (
@@ -19,7 +19,7 @@ from kbcore.durable.transactions import (
     stored_row,
 )
 from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooLarge, Unconfirmed
-from kbcore.llm.model import Model
+from kbcore.llm.model import LanguageModel
 from kbcore.operations.conflicts import Constraints, StagedConstraints
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.admission import Caller
@@ -35,11 +35,11 @@ from kbcore.state.changes import (
     RetractFact,
     RetractPattern,
 )
-from kbcore.state.facts import RetractOutcome
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.diagnostics import counted
+from kbtypes.results import RetractOutcome
 
 if TYPE_CHECKING:
     from kbcore.operations.services import Services
@@ -114,7 +114,7 @@ class TransactionKB(TenantKB):
     def _check_history(self, scope: str | None) -> None:
         raise InvalidInput("histories cannot be read in a transaction")
 
-    def _model(self) -> Model:
+    def _model(self) -> LanguageModel:
         raise InvalidInput("the language model cannot be used inside a transaction")
 
     def preview(
@@ -123,7 +123,7 @@ class TransactionKB(TenantKB):
         *,
         limit: int = DEFAULT_LISTED,
         request_limits: RequestLimits | None = None,
-    ) -> Preview:
+    ) -> TruthPreview:
         """Raise InvalidInput: a preview compares with the committed state."""
         raise InvalidInput("a preview cannot be part of a transaction")
 

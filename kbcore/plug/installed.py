@@ -15,7 +15,7 @@ GROUP = "kbcore"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PluginSource:
     """Origin of a plugin: its entry point, and the name and version of its distribution."""
 
     name: str
@@ -39,12 +39,12 @@ class Source:
             ) from error
 
 
-def installed(disabled: Collection[str]) -> list[Source]:
+def installed(disabled: Collection[str]) -> list[PluginSource]:
     """Return the installed and enabled plugins, by name.
 
     Raise ConfigError if two distributions offer the same name.
     """
-    sources: dict[str, Source] = {}
+    sources: dict[str, PluginSource] = {}
     for distribution in distributions():
         points = [point for point in distribution.entry_points if point.group == GROUP]
         if not points:
@@ -54,7 +54,7 @@ def installed(disabled: Collection[str]) -> list[Source]:
         for point in points:
             if point.name in disabled:
                 continue
-            source = Source(point.name, name, version, point)
+            source = PluginSource(point.name, name, version, point)
             known = sources.setdefault(point.name, source)
             if known.distribution != source.distribution:
                 raise ConfigError(

@@ -14,7 +14,7 @@ from kbcore.config.storage_urls import backend_of, redacted
 from kbcore.errors import ConfigError, KBError, PluginFailed
 from kbcore.metrics.catalogue import FAMILIES, MetricSpec
 from kbcore.plug import hookspecs
-from kbcore.plug.installed import GROUP, Source, check_version, installed
+from kbcore.plug.installed import GROUP, PluginSource, check_version, installed
 from kbcore.plug.ports import (
     BulkDatabase,
     Coordinator,
@@ -67,7 +67,7 @@ class Plugins:
         self._manager = pluggy.PluginManager(GROUP)
         self._manager.add_hookspecs(hookspecs)
         self._specified: list[ModuleType] = [hookspecs]
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, PluginSource] = {}
         self.on_failure: Callable[[str], None] | None = None
         for source in installed(config.plugins_disabled):
             self._register(source.load(), source)
@@ -338,7 +338,7 @@ class Plugins:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _register(self, plugin: ModuleType | object, source: Source | None) -> None:
+    def _register(self, plugin: ModuleType | object, source: PluginSource | None) -> None:
         name = None if source is None else source.name
         label = (
             str(getattr(plugin, "__name__", type(plugin).__name__))

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.columns import dicts_of
 from kbplanner.engine.ground import Ground, Shortest
 from kbplanner.engine.ground_solver import Search
-from kbplanner.evaluate.grounding import Block, GroundRun, Instance
+from kbplanner.evaluate.grounding import GroundBlock, GroundRun, Instance
 from kbplanner.evaluate.witness import CompleteInstances, valued_variables
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import BEST, RelationSchema, Role
@@ -99,7 +99,7 @@ class BatchPicker:
 
 
 @dataclass(frozen=True, slots=True)
-class Premise:
+class BatchPremise:
     """An item of a rule's body, and the clause atom that represents it for all values.
 
     `places` are the columns with its arguments. Without an atom the item is examined separately for
@@ -120,13 +120,13 @@ class Step:
     the rule may have further variables whose values follow from equations.
     """
 
-    rule: StoredRule
+    rule: ParsedRule
     source: InstanceRelation
     variables: tuple[Variable, ...]
     constants: tuple[int, ...]
     names: tuple[tuple[Variable, int], ...]
     equations: bool
-    premises: tuple[Premise, ...]
+    premises: tuple[BatchPremise, ...]
 
 
 class Columns:
@@ -135,7 +135,7 @@ class Columns:
     def __init__(
         self,
         step: Step,
-        block: Block,
+        block: GroundBlock,
         places: Sequence[int],
         complete: CompleteInstances,
         engine: Engine,
@@ -169,7 +169,7 @@ def _across(
     return list(zip(*[columns[index] for index in places], strict=True)) if places else [()] * count
 
 
-def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Step | None:
+def step_of(source: InstanceRelation, stored: ParsedRule, engine: Engine) -> Step | None:
     """Return the mapping from instances of a clause to steps of its rule.
 
     None if the rule aggregates.
@@ -180,7 +180,7 @@ def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Ste
     variables = valued_variables(source)
     columns: dict[HeadTerm, int] = {variable: index for index, variable in enumerate(variables)}
     constants: list[int] = []
-    premises: list[Premise] = []
+    premises: list[BatchPremise] = []
     for item in rule.body:
         atom = standing_for(item, source) if isinstance(item, Literal) else None
         for arg in atom.args if atom else ():
@@ -188,16 +188,18 @@ def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Ste
                 columns[arg] = len(variables) + len(constants)
                 constants.append(symbol)
         if atom is None or any(arg not in columns for arg in atom.args):
-            premises.append(Premise(item, None, ()))
+            premises.append(BatchPremise(item, None, ()))
         else:
-            premises.append(Premise(item, atom, tuple(columns[arg] for arg in atom.args)))
+            premises.append(BatchPremise(item, atom, tuple(columns[arg] for arg in atom.args)))
     names = tuple((v, columns[v]) for v in variables_of(rule) if v in columns)
     return Step(
         stored, source, variables, tuple(constants), names, bool(_equations(rule)), tuple(premises)
     )
 
 
-def parted(blocks: Sequence[Block], numbers: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
+def parted(
+    blocks: Sequence[GroundBlock], numbers: Sequence[int]
+) -> Iterator[tuple[GroundBlock, list[int]]]:
     """Group ordered instance numbers by block; yield each block with the positions in it."""
     for block in blocks:  # other instances belong to groups
         first = bisect_left(numbers, block.start)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kbcore.reason.predicates import UnknownPredicate
-from kbcore.state.rulebook import StoredRule
+from kbcore.reason.predicates import MissingPredicate
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.ir.terms import Atom, BodyItem
 from kbplanner.syntax.printer import print_atom, print_item, print_term
 
@@ -27,7 +27,7 @@ class WhyNotCandidate:
     request asked for more than one level.
     """
 
-    rule: StoredRule | None
+    rule: ParsedRule | None
     scope: str | None
     bindings: dict[str, str]
     satisfied: tuple[BodyItem, ...]
@@ -53,7 +53,7 @@ class WhyNot:
     candidates: tuple[WhyNotCandidate, ...] = ()
     denied_by: Atom | None = None
     near_facts: tuple[Atom, ...] = ()
-    unknown_predicates: tuple[UnknownPredicate, ...] = ()
+    unknown_predicates: tuple[MissingPredicate, ...] = ()
     truncated: bool = False
 
     @property

@@ -38,9 +38,9 @@ from kbcore.state.episodes.evidence import evidence_of
 from kbcore.state.episodes.quoting import Quotation, quoted_all
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
-from kbcore.state.rulebook import StoredRule, stored_rule
+from kbcore.state.rulebook import ParsedRule, stored_rule
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import NO_ROW, Limits, Relation
+from kbplanner.engine.backend import NO_ROW, Relation, RunLimits
 from kbplanner.engine.ground_solver import shortest
 from kbplanner.engine.proof_nodes import LEAF, MISSING, Order, Steps, Tree
 from kbplanner.errors import EngineFault
@@ -76,7 +76,7 @@ ANSWERS_PER_RUN = 64
 Their proofs share lemmas, but the size of a run could grow out of proportion.
 """
 
-LOWEST_LIMITS = Limits(rows=20_000, steps=200_000)
+LOWEST_LIMITS = RunLimits(rows=20_000, steps=200_000)
 """Limits of a run for the lowest proofs where a recursion has several recursive premises: one or
 two milliseconds. Its instances can be many more than its conclusions: those of a transitive
 relation grow with the cube of the names.
@@ -140,13 +140,13 @@ class Prover:
         self._budget = context.budget
         self._as_of = as_of
 
-    def without_rules(self) -> Proof:
+    def without_rules(self) -> FactProof:
         """Return a proof that uses no rule."""
         return self._proof(self._partition.bind)
 
     def proofs(
         self, schema: RelationSchema, answers: Sequence[Sequence[str]]
-    ) -> Generator[tuple[int, Proof]]:
+    ) -> Generator[tuple[int, FactProof]]:
         """Yield for each answer (arguments of a stored schema) the number of its fact and the proof
         that expands it.
 
@@ -188,8 +188,8 @@ class Prover:
                 facts = proof.answers(plan.slots[plan.answer], rows)
                 yield from ((fact, proof) for fact in facts)
 
-    def _proof(self, bind: Bind, solved: Solved | None = None) -> Proof:
-        return Proof(self._context, bind, solved)
+    def _proof(self, bind: Bind, solved: Solved | None = None) -> FactProof:
+        return FactProof(self._context, bind, solved)
 
     def _run(self, view: View, schema: RelationSchema, rows: Sequence[Symbols]) -> GroundRun:
         """Return a run that was read, with the lowest proofs of the rows of a relation.
@@ -212,7 +212,7 @@ class Prover:
         """Step a run to its end; raises BudgetExceeded also if that takes long."""
         limits = self._budget.limits
         run.limit(
-            Limits(
+            RunLimits(
                 min(limits.rows or LOWEST_LIMITS.rows, LOWEST_LIMITS.rows),
                 limits.bytes,
                 min(limits.steps or LOWEST_LIMITS.steps, LOWEST_LIMITS.steps),
@@ -238,7 +238,7 @@ class Prover:
         return run
 
 
-class Proof:
+class FactProof:
     """The proofs of answers from one ground program; each fact has a single shared node.
 
     `facts` has the nodes. The steps between them are computed on demand, in batches. If a rule
@@ -263,7 +263,7 @@ class Proof:
         external = context.reasoner.external
         self.facts = Facts(() if external is None else external.modes)
         self.steps = Steps(0 if solved is None else len(solved.ground))
-        self.rules: list[StoredRule] = []
+        self.rules: list[ParsedRule] = []
         self.aggregated: dict[int, AggregateInputs] = {}
         self.tree: Tree | None = None
         """The parts of its trees, if one was requested."""
@@ -315,7 +315,7 @@ class Proof:
             self.replay(fact)
         return () if instance == LEAF else self.steps.of(self.steps.step(instance))
 
-    def rule(self, fact: int) -> StoredRule | None:
+    def rule(self, fact: int) -> ParsedRule | None:
         """Return the rule that concludes a fact; None for a leaf and before it is expanded."""
         step = self.steps.step(self.facts.instances[fact])
         return None if step in (LEAF, MISSING) else self.rules[self.steps.rules[step]]
@@ -367,7 +367,7 @@ class Proof:
         if self.steps.step(number) == MISSING:
             self._add_aggregate(fact, solved.complete.instance(number), solved)
 
-    def _rule(self, source: InstanceRelation) -> StoredRule:
+    def _rule(self, source: InstanceRelation) -> ParsedRule:
         return self.rules[self._rule_number(source)]
 
     def _rule_number(self, source: InstanceRelation) -> int:

@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Any
 
 from kbcore.proofs.facts import ABSENT, ASSERTED, BUILTIN, DERIVED, EXTERNAL, Facts
-from kbcore.proofs.prover import AggregateInputs, Proof
+from kbcore.proofs.prover import AggregateInputs, FactProof
 from kbcore.state.facts import Row, conclusion
-from kbcore.state.rulebook import StoredRule
-from kbplanner.engine.proof_nodes import LEAF, Graph, Item, Order, Tree
+from kbcore.state.rulebook import ParsedRule
+from kbplanner.engine.proof_nodes import LEAF, Item, NodeGraph, Order, Tree
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Aggregate, BodyItem, Literal, Variable
 from kbplanner.syntax.printer import print_item
@@ -54,7 +54,7 @@ class ProofLimits:
 
 
 def shaped(
-    result: Row, top: int, proof: Proof, limits: ProofLimits, goal: BodyItem
+    result: Row, top: int, proof: FactProof, limits: ProofLimits, goal: BodyItem
 ) -> dict[str, Any]:
     """Return the proof of an answer in the requested form; `goal` is the literal of the query."""
     if limits.form == "dag":
@@ -63,7 +63,7 @@ def shaped(
 
 
 def tree(
-    result: Row, top: int, proof: Proof, limits: ProofLimits, goal: BodyItem
+    result: Row, top: int, proof: FactProof, limits: ProofLimits, goal: BodyItem
 ) -> dict[str, Any]:
     """Return the proof of an answer as nested nodes; `goal` is the literal of the query."""
     facts, scope = proof.facts, result["scope"]
@@ -81,7 +81,7 @@ def tree(
     return {"result": result, "proof": root}
 
 
-def _tree_parts(proof: Proof, scope: str | None) -> Tree:
+def _tree_parts(proof: FactProof, scope: str | None) -> Tree:
     """Return the parts of the trees of a proof, completed by what was added since the last call."""
     facts, parts = proof.facts, proof.tree
     if parts is None:
@@ -112,12 +112,12 @@ def _tree_parts(proof: Proof, scope: str | None) -> Tree:
     return parts
 
 
-def dag(result: Row, top: int, proof: Proof, limits: ProofLimits) -> dict[str, Any]:
+def dag(result: Row, top: int, proof: FactProof, limits: ProofLimits) -> dict[str, Any]:
     """Return the proof of an answer as a table of nodes; premises and root are names of nodes."""
     facts = proof.facts
     order = Order(top, limits.nodes, limits.depth, is_graph=True)
     proof.complete(order)
-    parts = Graph(
+    parts = NodeGraph(
         facts.instances,
         facts.args,
         facts.relation_numbers,
@@ -158,7 +158,7 @@ def _node(kind: str) -> dict[str, Any]:
     return {"fact": None, "kind": kind, "depth": 0, "premises": None, "alternatives": 0}
 
 
-def _conclusion(rule: StoredRule) -> dict[str, Any]:
+def _conclusion(rule: ParsedRule) -> dict[str, Any]:
     """Return the values of the node of a conclusion of a rule, in order."""
     further = {"rule": None, "bindings": None}
     if not _aggregates(rule):
@@ -177,11 +177,11 @@ def _aggregate_shape(inputs: AggregateInputs) -> dict[str, Any]:
     return {"text": inputs.text, "rows": inputs.rows, "inputs": list(inputs.inputs)}
 
 
-def _aggregates(rule: StoredRule) -> bool:
+def _aggregates(rule: ParsedRule) -> bool:
     return any(isinstance(arg, Aggregate) for arg in rule.rule.head.args)
 
 
-def _root_step(proof: Proof, top: int) -> dict[str, Any]:
+def _root_step(proof: FactProof, top: int) -> dict[str, Any]:
     """Return the step of an answer that no rule concludes, or that is cut."""
     facts, kind = proof.facts, proof.facts.kind(top)
     if kind == DERIVED:

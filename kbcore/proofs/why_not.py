@@ -113,7 +113,7 @@ class _Reached:
     values: Sequence[Substitution] = field(default=({},))
 
 
-class Search:
+class WhyNotSearch:
     """Search for the candidates of a goal; the caller holds the tenant's read lock.
 
     `truncated` becomes True when the budget ends the search.

@@ -108,7 +108,7 @@ class RowTuples(TupleList):
         return table_of_rows(self.rows, variables, scoped=scoped, typed=typed)
 
 
-class Query(ABC):
+class LazyQuery(ABC):
     """A query whose answers an answer set holds: what the set computes only when asked for it."""
 
     def __init__(self, kb: TenantKB, scope: str | None) -> None:
@@ -151,7 +151,7 @@ class AnswerSet(Sequence[tuple[Any, ...]]):
 
     __slots__ = ("_answers", "_as_python", "_query")
 
-    def __init__(self, answers: Tuples, query: Query, values: Values = "text") -> None:
+    def __init__(self, answers: Tuples, query: LazyQuery, values: Values = "text") -> None:
         if values not in ALL_VALUES:
             raise InvalidInput.at("values", f"must be one of {', '.join(ALL_VALUES)}")
         self._answers = answers

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbcore.errors import InvalidInput
-from kbcore.python_values import Arg, positive, refuse_atom, text
+from kbcore.python_values import positive, refuse_atom, text
 from kbcore.reason.budget import RequestLimits
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.jsonform import literal_from_json
 from kbplanner.syntax.parser import parse_body
 from kbplanner.syntax.textform import literal_from_text
+from kbtypes.values import Arg
 
 
 def body_of(goal: str, args: Sequence[Arg] | None) -> tuple[BodyItem, ...]:

@@ -15,7 +15,7 @@ from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.errors import InvalidInput
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.answers import AnswerSet, TupleList, Tuples
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
 from kbcore.python_api.queries import AtomQuery
 from kbcore.python_values import integer, text
 from kbcore.reason.options import AnswerOptions, FactOptions
@@ -29,7 +29,7 @@ CHUNK = 20_000
 """Facts that are written to a file at once."""
 
 
-class Bulk(Handle):
+class Bulk(PythonHandle):
     """Bulk runs of a knowledge base."""
 
     @overload
@@ -42,7 +42,7 @@ class Bulk(Handle):
         memory_limit: str | None = None,
         max_rows: int = 0,
         out: None = None,
-        into: Handle | str | None = None,
+        into: PythonHandle | str | None = None,
         scope: str | None = None,
     ) -> AnswerSet: ...
 
@@ -56,7 +56,7 @@ class Bulk(Handle):
         memory_limit: str | None = None,
         max_rows: int = 0,
         out: str | os.PathLike[str],
-        into: Handle | str | None = None,
+        into: PythonHandle | str | None = None,
         scope: str | None = None,
     ) -> Path: ...
 
@@ -69,7 +69,7 @@ class Bulk(Handle):
         memory_limit: str | None = None,
         max_rows: int = 0,
         out: str | os.PathLike[str] | None = None,
-        into: Handle | str | None = None,
+        into: PythonHandle | str | None = None,
         scope: str | None = None,
     ) -> AnswerSet | Path:
         """Derive all answers of a goal of one atom on a database that works beyond memory.
@@ -151,10 +151,12 @@ class _BulkQuery(AtomQuery):
         ]
 
 
-def _target(own: Handle, into: Handle | str | None) -> tuple[TenantKB | None, str | None]:
+def _target(
+    own: PythonHandle, into: PythonHandle | str | None
+) -> tuple[TenantKB | None, str | None]:
     """Return the knowledge base and the scope that the answers are stored in."""
     if into is None:
         return None, None
-    if isinstance(into, Handle):
+    if isinstance(into, PythonHandle):
         return into.kb, None
     return own.kb, check_name("into", into)

@@ -3,99 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, cast
 
 from kbcore.context.diff import WindowDiff
-from kbcore.context.request import (
-    FACTS,
-    STRUCTURED,
-    Bucket,
-    Goal,
-    WindowRequest,
-    goal_from_text,
-)
-from kbcore.context.summary import Summary
+from kbcore.context.request import FACTS, STRUCTURED, Goal, WindowRequest, goal_from_text
+from kbcore.context.summary import ScopeSummary
 from kbcore.context.text.render import render_changes
-from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
-from kbcore.language.reading import first_lines
-from kbcore.operations.episodes.recording import Source
-from kbcore.operations.natural_language import Ingested
+from kbcore.language.messages import Source, check_speaker, messages_of
+from kbcore.operations.natural_language import Ingestion
 from kbcore.python_api.arguments import literal_of, request_limits
-from kbcore.python_api.handle import Handle
-from kbcore.python_values import Arg, Instant, fraction, instant, named, positive, text
+from kbcore.python_api.handle import PythonHandle
+from kbcore.python_values import fraction, instant, named, positive, read_time
+from kbcore.python_values import text as text_of
+from kbtypes.values import Arg, Instant
+from kbtypes.windows import Bucket, ContextDiff, DiffOptions, Entry, Removed, Window, WindowOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-
-class DiffOptions(TypedDict, total=False):
-    """Keyword arguments of `context_diff`, and of `context` and `ingest`; all are optional."""
-
-    goals: str | Sequence[str | tuple[str, Sequence[Arg]]]
-    """Questions of the agent: atoms as text, such as `"grandparent(ann, ?who)"`, or as
-    pairs of a predicate and its arguments. The window holds their answers and the facts these
-    depend on."""
-
-    query: str | None
-    """A question in words; matching facts come first, best match first."""
-
-    max_facts: int
-    """Maximum number of facts; initially 100."""
-
-    max_tokens: int | None
-    """Maximum number of tokens of the text."""
-
-    max_per_predicate: int | None
-    """Maximum number of facts of one predicate."""
-
-    scope: str | None
-    """The scope of the facts; `*` for all scopes."""
-
-    format: str
-    """The form of `text`: `facts` in the rule language (initially), or `natural` sentences."""
-
-    predicates: Sequence[str] | None
-    """Names of the predicates that the window may have; None: all."""
-
-    buckets: Sequence[Bucket] | Mapping[str, Sequence[str]]
-    """Shares of the window: buckets, or the predicates of each bucket by its name."""
-
-    fill: str | None
-    """`salience` fills the rest of the window with the facts that matter most, `none` does not."""
-
-    include_rules: bool | None
-    """Add the rules that the goals use; None: if there are goals."""
-
-    asker: str | None
-    """The constant that "I" in `query` stands for."""
-
-    min_salience: float
-    """Minimum salience of facts that no goal depends on, 0 to 1."""
-
-    min_relevance: float
-    """Minimum relevance of facts that match `query`, 0 to 1, as a share of the best match."""
-
-    min_coverage: float
-    """Share of the words of `query` that some fact must have, 0 to 1; otherwise nothing matches."""
-
-    auto_resolve: bool
-    """Leave out the side of a contradiction that matters less; initially True."""
-
-    explain: bool
-    """Say why each entry was selected (`why`) and what was left out (`cut`)."""
-
-    citations: bool
-    """Cite the evidence of facts in the text (`[1]`), and list it in `sources`."""
-
-
-class WindowOptions(DiffOptions, total=False):
-    """Keyword arguments of `context` and `ingest`; all are optional."""
-
-    session: str | None
-    """Name of the conversation whose windows are compared."""
 
 
 _NAMES = {
@@ -112,17 +39,7 @@ _NULLABLE = frozenset(field.name for field in fields(WindowRequest) if field.def
 """Options for which None is a value, and not the same as leaving them out."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextDiff(WindowDiff):
-    """Changes between two windows of a session, with their text for a prompt."""
-
-    @property
-    def text(self) -> str:
-        """The changes in the format of the window, a line each; empty if there are none."""
-        return render_changes(self, FACTS if self.format == STRUCTURED else self.format)
-
-
-class Context(Handle):
+class PythonContext(PythonHandle):
     """Context windows of a knowledge base."""
 
     def context(self, *, timeout_ms: int | None = None, **options: Unpack[WindowOptions]) -> Window:
@@ -154,7 +71,7 @@ class Context(Handle):
 
     def context_summary(
         self, scope: str | None = None, *, timeout_ms: int | None = None
-    ) -> Summary:
+    ) -> ScopeSummary:
         """Return a summary of a scope: numbers of facts, predicates and the most salient facts."""
         return self.kb.context_summary(scope, request_limits=request_limits(timeout_ms))
 
@@ -164,7 +81,7 @@ class Context(Handle):
 
     def ingest(
         self,
-        text: str | Sequence[str],
+        text: str | Sequence[str | Mapping[str, Any]],
         *,
         hint: str | None = None,
         timeout_ms: int | None = None,
@@ -172,40 +89,42 @@ class Context(Handle):
         at: Instant | None = None,
         conflict: str | None = None,
         **options: Unpack[WindowOptions],
-    ) -> Ingested:
-        """Store the facts and rules of a text or of the turns of a conversation, all or none.
+    ) -> Ingestion[ContextDiff]:
+        """Store the facts and rules of a text or of messages, all or none.
 
         Lines in predicate syntax or the rule language are parsed; prose goes to the language model,
         with `hint`. Without a model, prose is skipped, or stored as facts `said(speaker, text,
         when)` with the setting EXTRACTION_FALLBACK=episode. The result has the `facts` and `rules`,
         the numbers of the `unread` lines, a `window` made with the options of `context`, and its
-        `changes` since the last window of the session. The text is stored as episodes, one for each
-        turn, said by `speaker` at `at`, and is the evidence of the facts; a turn may begin with its
-        speaker, as in `ann: ...`. `conflict` is the conflict strategy of the facts, as for `tell`;
-        by default that of the setting INGEST_CONFLICTS, so that a new value of a declared `@key`
-        ends the older one.
+        `changes` since the last window of the session. `conflict` is the conflict strategy of the
+        facts, as for `tell`; by default that of the setting INGEST_CONFLICTS, so that a new value
+        of a declared `@key` ends the older one.
 
-        Raises InvalidInput, BudgetExceeded, ModelNotConfigured, ModelFailed.
+        A message is a text or a chat message: a dict with `role`, `content` (a text, or a list of
+        parts with text) and optionally `name`, `at` and `id`. `speaker` (the name of the user),
+        `at` and `session` hold for everything made from the text: the episodes in which it is
+        stored as evidence, what is said in them, and the facts, which are valid from `at` unless
+        the text states another time. A message that was stored before, with the same `id` or
+        as part of the conversation with which the session begins, is not stored again.
+
+        Raises InvalidInput, AlreadyExists, BudgetExceeded, ModelNotConfigured, ModelFailed.
         """
-        starts: tuple[int, ...] = ()
-        if not isinstance(text, str):
-            turns = list(_turns(text))
-            text, starts = "\n".join(turns), first_lines(turns)
         limits = request_limits(timeout_ms)
+        if speaker is not None:
+            check_speaker("speaker", text_of("speaker", speaker))
+        messages = text if isinstance(text, str) else messages_of(text, "text", speaker, read_time)
         with named(**_NAMES):
             request = _request(options)
             ingested = self.kb.ingest(
-                text,
+                messages,
                 request,
                 hint=hint,
                 request_limits=limits,
-                turns=starts,
                 source=Source(speaker, instant("at", at), request.session),
                 conflict=conflict,
             )
-        if ingested.changes is None:
-            return ingested
-        return replace(ingested, changes=_with_text(ingested.changes))
+        changes = None if ingested.changes is None else _with_text(ingested.changes)
+        return replace(cast("Ingestion[ContextDiff]", ingested), changes=changes)
 
 
 def _request(options: WindowOptions) -> WindowRequest:
@@ -256,19 +175,26 @@ def _goals(goals: str | Sequence[str | tuple[str, Sequence[Arg]]]) -> tuple[Goal
         raise InvalidInput.at("goals", "must be a text or a list of texts")
     return tuple(
         literal_of(*goal) if isinstance(goal, tuple) and len(goal) == 2
-        else goal_from_text(text(f"goals[{index}]", goal), f"goals[{index}]")
+        else goal_from_text(text_of(f"goals[{index}]", goal), f"goals[{index}]")
         for index, goal in enumerate(listed)
     )  # fmt: skip
 
 
-def _turns(turns: Sequence[str]) -> Sequence[str]:
-    if not isinstance(turns, Sequence):
-        raise InvalidInput.at("text", "must be a text or a list of texts")
-    for index, turn in enumerate(turns):
-        if not isinstance(turn, str):
-            raise InvalidInput.at(f"text[{index}]", "must be a text")
-    return turns
-
-
 def _with_text(diff: WindowDiff) -> ContextDiff:
-    return ContextDiff(*(getattr(diff, field.name) for field in fields(diff)))
+    """Return the changes with their text in the format of the window, empty if there are none."""
+    return ContextDiff(
+        diff.previous,
+        diff.current,
+        diff.added,
+        tuple(_removed(removal.entry, removal.reason) for removal in diff.removed),
+        diff.unchanged,
+        diff.refresh,
+        diff.reason,
+        render_changes(diff, FACTS if diff.format == STRUCTURED else diff.format),
+        diff.format,
+    )
+
+
+def _removed(entry: Entry, reason: str) -> Removed:
+    atom = entry.predicate, entry.args, entry.negated
+    return Removed(entry.key, *atom, entry.scope, reason, entry)

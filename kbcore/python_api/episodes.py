@@ -6,21 +6,18 @@ from collections.abc import Sequence
 
 from kbcore import python_values
 from kbcore.errors import InvalidInput
-from kbcore.operations.episodes.correction import CorrectOutcome, PurgeOutcome, PurgeState
-from kbcore.operations.episodes.episodes import (
-    DEFAULT_LISTED,
-    AddedEpisode,
-    EpisodeFacts,
-    EpisodePage,
-)
-from kbcore.operations.history.fact_history import DEFAULT_EVENTS, FactHistory, FactPattern
-from kbcore.operations.history.undo import UndoOutcome
+from kbcore.operations.episodes.correction import PurgeProgress, PurgeRemovals
+from kbcore.operations.episodes.episodes import DEFAULT_LISTED, AddedEpisode
+from kbcore.operations.history.fact_history import DEFAULT_EVENTS, FactPattern, HistoryPage
+from kbcore.operations.history.undo import UndoneChange
 from kbcore.python_api.arguments import request_limits
-from kbcore.python_api.handle import Handle
-from kbcore.python_values import Arg, Evidences, Instant, instant, integer, moment, named, positive
+from kbcore.python_api.handle import PythonHandle
+from kbcore.python_values import instant, integer, moment, named, positive
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.terms import Atom
+from kbtypes.episodes import CorrectOutcome, EpisodeFacts, EpisodePage, Evidences
+from kbtypes.values import Arg, Instant
 
 
 def pattern_of(text: str, args: Sequence[Arg] | None, scope: str | None) -> FactPattern:
@@ -32,7 +29,7 @@ def pattern_of(text: str, args: Sequence[Arg] | None, scope: str | None) -> Fact
     return FactPattern(name, tuple(terms), positive is not False, scope)
 
 
-class Episodes(Handle):
+class PythonEpisodes(PythonHandle):
     """Episodes, and corrections of what a knowledge base holds."""
 
     def history(
@@ -45,7 +42,7 @@ class Episodes(Handle):
         offset: int = 0,
         oldest_first: bool = False,
         timeout_ms: int | None = None,
-    ) -> FactHistory:
+    ) -> HistoryPage:
         """Return what asserted, replaced and removed facts, the newest event first.
 
         `history("likes")` is about all facts of a predicate, `history("likes(ann, ?x)")` and
@@ -139,7 +136,7 @@ class Episodes(Handle):
 
     def undo(
         self, seq: int | None = None, *, request: str | None = None, timeout_ms: int | None = None
-    ) -> UndoOutcome:
+    ) -> UndoneChange:
         """Undo one committed change, by its number or by the id of its request or transaction.
 
         Raises NotFound, and Conflict with the later changes in its details if they concern the same
@@ -161,7 +158,7 @@ class Episodes(Handle):
         drop_scopes: bool = False,
         dry_run: bool = False,
         limit: int = DEFAULT_LISTED,
-    ) -> PurgeOutcome:
+    ) -> PurgeRemovals:
         """Remove facts and episodes for good: also from the log and the snapshots.
 
         Exactly one of `subject` (a name), `episode` (an id), `speaker` and `before` says which.
@@ -193,6 +190,6 @@ class Episodes(Handle):
         target = PurgeTarget(subject, episode, speaker, at, drop_scopes)
         return self.kb.purge(target, dry_run=dry_run, limit=integer("limit", limit) or 0)
 
-    def purges(self) -> list[PurgeState]:
+    def purges(self) -> list[PurgeProgress]:
         """Return the purges, oldest first, and whether their text is gone from the storage."""
         return self.kb.purges()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from kbcore.language.extract import Extracted
-from kbcore.language.synthesize import Synthesis
+from kbcore.language.extract import ExtractedFacts
+from kbcore.language.messages import Source, check_speaker
+from kbcore.language.synthesize import SynthesizedAnswer
 from kbcore.python_api.arguments import request_limits
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
+from kbcore.python_values import instant
+from kbcore.python_values import text as text_of
+from kbtypes.values import Instant
 
 
-class Language(Handle):
+class PythonLanguage(PythonHandle):
     """Natural language of a knowledge base; needs a language model."""
 
-    def extract(
+    def extract(  # noqa: PLR0913  three of them are the origin of the text
         self,
         text: str,
         *,
@@ -19,21 +23,28 @@ class Language(Handle):
         rules: bool = False,
         scope: str | None = None,
         context: str | None = None,
+        speaker: str | None = None,
+        at: Instant | None = None,
+        session: str | None = None,
         timeout_ms: int | None = None,
         conflict: str | None = None,
-    ) -> Extracted:
+    ) -> ExtractedFacts:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
-        With `store` the facts and rules are stored. `conflict` is their conflict strategy,
-        as for `tell`, INGEST_CONFLICTS by default. `context` is a hint for the model. Raises
-        ModelNotConfigured, ModelFailed.
+        With `store` the facts and rules are stored in `scope`, and the text is stored as an episode
+        that `speaker` said at `at` in `session`; the facts are valid from `at`. `conflict` is their
+        conflict strategy, as for `tell`, INGEST_CONFLICTS by default. `context` is a hint for the
+        model. Raises InvalidInput, ModelNotConfigured, ModelFailed.
         """
+        if speaker is not None:
+            check_speaker("speaker", text_of("speaker", speaker))
         return self.kb.extract(
             text,
             store=store,
             rules=rules,
             scope=scope,
             context=context,
+            source=Source(speaker, instant("at", at), session),
             request_limits=request_limits(timeout_ms),
             conflict=conflict,
         )
@@ -45,7 +56,7 @@ class Language(Handle):
         scope: str | None = None,
         citations: bool = False,
         timeout_ms: int | None = None,
-    ) -> Synthesis:
+    ) -> SynthesizedAnswer:
         """Answer a question in words; the language model plans the queries and words the answer.
 
         With `citations` the answer has the numbers of its `sources.listed`.

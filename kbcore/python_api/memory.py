@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from kbcore import python_values
 from kbcore.errors import InvalidInput
 from kbcore.operations.salience import DECAY_THRESHOLD, LEAST_GROUP
-from kbcore.python_api.handle import Handle
-from kbcore.python_values import Arg, Instant, integer, moment, named
+from kbcore.python_api.handle import PythonHandle
+from kbcore.python_values import integer, moment, named
 from kbcore.state.facts import Row
-from kbcore.upkeep.consolidate import ConsolidateOutcome
-from kbcore.upkeep.decay import DecayOutcome
+from kbtypes.results import ConsolidateOutcome, DecayOutcome
+from kbtypes.values import Arg, Instant
 
 
-class Memory(Handle):
+class PythonMemory(PythonHandle):
     """Memory of a knowledge base. Transactions do not support these writes."""
 
     def decay(

@@ -8,13 +8,13 @@ from typing import cast
 from kbcore.columns.build import variable_columns
 from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.operations.tenant_kb import TenantKB
-from kbcore.python_api.answers import Query, RowTuples, Tuples, current_rows
+from kbcore.python_api.answers import LazyQuery, RowTuples, Tuples, current_rows
 from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.state.facts import Row
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
 
 
-class AtomQuery(Query):
+class AtomQuery(LazyQuery):
     """A goal of one literal."""
 
     def __init__(self, kb: TenantKB, literal: Literal, options: AnswerOptions) -> None:
@@ -43,7 +43,7 @@ class AtomQuery(Query):
         return current_rows(cast(SymbolAnswers, answers), self._literal.atom, rows)
 
 
-class BodyQuery(Query):
+class BodyQuery(LazyQuery):
     """A goal of several items; its answers are the values of its variables."""
 
     def __init__(
@@ -71,7 +71,7 @@ class BodyQuery(Query):
         return [dict(zip(names, answer, strict=True)) for answer in answers.converted(None)]
 
 
-class StoredQuery(Query):
+class StoredQuery(LazyQuery):
     """A pattern of stored facts of one sign."""
 
     def __init__(self, kb: TenantKB, atom: Atom, options: FactOptions) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, overload, runtime_checkable
 
@@ -18,46 +17,27 @@ from kbcore.proofs.shapes import FORMS, ProofOptions
 from kbcore.proofs.text import proof_text
 from kbcore.python_api.answers import AnswerSet, RowTuples, Values
 from kbcore.python_api.arguments import body_of, literal_of, request_limits
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
 from kbcore.python_api.queries import AtomQuery, BodyQuery, StoredQuery
-from kbcore.python_values import Arg, Instant, fraction, instant, integer, named, positive
+from kbcore.python_values import fraction, instant, integer, named, positive
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.ask import body_variables
 from kbcore.reason.budget import Notes
 from kbcore.reason.options import AnswerOptions, FactOptions
-from kbcore.search.neighbours import BOTH, DEFAULT_NEIGHBOURS, NeighbourOptions, Neighbours
-from kbcore.state.facts import Row
-from kbcore.state.rulebook import StoredPhrase, StoredRule
+from kbcore.search.neighbours import BOTH, DEFAULT_NEIGHBOURS, FactsAround, NeighbourOptions
+from kbcore.state.rulebook import ParsedPhrase, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES
-from kbplanner.check.findings import Finding
 from kbplanner.check.texts import PROGRAM
 from kbplanner.ir.terms import Atom, Literal, Term
+from kbtypes import proofs as plain
+from kbtypes.results import Finding, PredicateInfo
+from kbtypes.values import Arg, Instant
 
 
-@dataclass(frozen=True, slots=True)
-class PredicateInfo:
-    """A predicate: its name and arity, and the numbers of its stored facts and of its rules.
+class Proof(plain.Proof):
+    """An answer with its proof, whose text also has the quotations of evidence."""
 
-    `facts` counts facts of both signs that are valid now.
-    """
-
-    predicate: str
-    arity: int
-    facts: int
-    rules: int
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """An answer with its proof.
-
-    `answer` is a row with the keys of the HTTP interface. `proof` is the proof as JSON has it, in
-    one of the forms `tree` and `dag`: see docs/reference/proofs.md.
-    """
-
-    answer: Row
-    proof: dict[str, Any]
-    form: str = FORMS[0]
+    __slots__ = ()
 
     @property
     def text(self) -> str:
@@ -75,7 +55,7 @@ class Writable(Protocol):
         """Write a text."""
 
 
-class Reads(Handle):
+class PythonReads(PythonHandle):
     """Reads of a knowledge base.
 
     A goal or pattern is a text, such as `"parent(ann, ?x)"`, or a predicate with arguments.
@@ -283,7 +263,7 @@ class Reads(Handle):
         offset: int = 0,
         as_of: Instant | None = None,
         timeout_ms: int | None = None,
-    ) -> Neighbours:
+    ) -> FactsAround:
         """Return stored facts that have a constant in any argument, and their number by predicate.
 
         `predicates` selects predicates by name. `direction` is "out" for facts whose first argument
@@ -366,11 +346,11 @@ class Reads(Handle):
         options = AnswerOptions(scope, request_limits=request_limits(timeout_ms))
         return self.kb.plans(body_of(goal, args), options, analyze=analyze)
 
-    def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
+    def rules(self, scope: str | None = ALL_SCOPES) -> list[ParsedRule]:
         """Return the rules in the order in which they were stored."""
         return self.kb.rules(scope)
 
-    def phrases(self, scope: str | None = ALL_SCOPES) -> list[StoredPhrase]:
+    def phrases(self, scope: str | None = ALL_SCOPES) -> list[ParsedPhrase]:
         """Return the declared phrases of predicates, in the order of declaration."""
         return self.kb.phrases(scope)
 

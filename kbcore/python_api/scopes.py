@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from kbcore.branching.compare import ScopeDiff
-from kbcore.branching.fork import ForkOutcome
-from kbcore.branching.merge import MergeOutcome
 from kbcore.operations.scopes import SOURCE_WINS
-from kbcore.python_api.handle import Handle
+from kbcore.python_api.handle import PythonHandle
 from kbcore.python_values import named
+from kbtypes.results import ForkOutcome, MergeOutcome, ScopeDiff
 
 
-class Scopes(Handle):
+class PythonScopes(PythonHandle):
     """Operations on whole scopes; None is the base. Transactions do not support them."""
 
     def scopes(self) -> list[str]:

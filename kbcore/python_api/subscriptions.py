@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 
 from kbcore.errors import NotFound
@@ -12,29 +11,16 @@ from kbcore.operations.subscriptions.replaying import GoalChange
 from kbcore.operations.subscriptions.subscribing import DEFAULT_TTL_MS, GoalAnswers
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.arguments import body_of
-from kbcore.python_api.handle import Handle
-from kbcore.python_values import Arg
+from kbcore.python_api.handle import PythonHandle
 from kbcore.state.facts import Row
 from kbplanner.ir.terms import BodyItem
+from kbtypes.results import AnswersChanged
+from kbtypes.values import Arg
 
 MAX_WAIT_SECONDS = 60.0
 """Time after which a waiting reader renews its goal."""
 
 Answer = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AnswersChanged:
-    """The answers that appeared and disappeared with one commit, or when facts expired.
-
-    An answer is a tuple, as `ask` returns it. `commit_seq` is the sequence number of the commit,
-    `timestamp` its time in epoch milliseconds.
-    """
-
-    appeared: list[Answer]
-    disappeared: list[Answer]
-    commit_seq: int
-    timestamp: int
 
 
 class FollowedGoal:
@@ -153,7 +139,7 @@ class FollowedGoal:
         self._answers.update(change.appeared)
 
 
-class Following(Handle):
+class PythonFollowing(PythonHandle):
     """Goals whose answers are kept current."""
 
     def follow(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kbcore import python_values
-from kbcore.branching.preview import DEFAULT_LISTED, Preview, Proposal, rule_retraction
+from kbcore.branching.preview import DEFAULT_LISTED, Proposal, TruthPreview, rule_retraction
 from kbcore.errors import InvalidInput
-from kbcore.language.csv_rows import Header, delimiter_mode, header_mode
+from kbcore.language.csv_rows import CsvHeader, delimiter_mode, header_mode
 from kbcore.language.files import (
     FORMATS,
     Batch,
@@ -25,39 +25,25 @@ from kbcore.language.files import (
 )
 from kbcore.language.rule_review import RuleReview
 from kbcore.operations.conflicts import KEEP_BOTH
-from kbcore.operations.scripts import Executed
+from kbcore.operations.scripts import ScriptOutcome
 from kbcore.python_api.arguments import request_limits
-from kbcore.python_api.handle import Handle
-from kbcore.python_values import Arg, Evidences, Instant, fraction, instant, positive
+from kbcore.python_api.handle import PythonHandle
+from kbcore.python_values import duration, fraction, instant
 from kbcore.state.changes import RetractPattern
-from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome
-from kbcore.state.rulebook import StoredDefinition, StoredPhrase, StoredRule
+from kbcore.state.facts import AssertOutcome, Fact
+from kbcore.state.rulebook import StoredDefinition
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import FactStatement, GoalStatement, PhraseStatement
+from kbtypes.episodes import Evidences
+from kbtypes.results import RetractOutcome, StoredPhrase, StoredRule, StoreOutcome
+from kbtypes.values import Arg, Duration, Instant
 
 _FILE_NAME = re.compile(r"[^\n()]*[^\s().]\.[A-Za-z0-9]+")
 """A string that is a file name rather than a text, whose last statement ends with a dot."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOutcome:
-    """Result of storing facts and rules: the numbers of new and of known facts, and the rules.
-
-    `rules` includes rules that were stored before; `warnings` are texts about them. `timestamp` is
-    the logged time in epoch milliseconds. `discarded` counts the facts that were not stored,
-    because a conflict strategy preferred others.
-    """
-
-    asserted: int
-    updated: int
-    timestamp: int
-    rules: tuple[StoredDefinition, ...] = ()
-    warnings: tuple[str, ...] = ()
-    discarded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +59,11 @@ class LoadOutcome:
     updated: int
     rules: int
     goals: tuple[GoalStatement, ...]
-    header: Header | None = None
+    header: CsvHeader | None = None
     warnings: tuple[RuleWarning, ...] = ()
 
 
-class Writes(Handle):
+class PythonWrites(PythonHandle):
     """Writes of a knowledge base."""
 
     def tell(  # noqa: PLR0913  one parameter for each attribute of a fact
@@ -87,7 +73,7 @@ class Writes(Handle):
         *,
         negated: bool = False,
         scope: str | None = None,
-        ttl: int | None = None,
+        ttl: Duration | None = None,
         valid_from: Instant | None = None,
         valid_until: Instant | None = None,
         confidence: float | None = None,
@@ -101,9 +87,10 @@ class Writes(Handle):
         stored all or none. The other arguments apply to each fact, unless its annotations say
         otherwise; only `scope` also applies to rules.
 
-        `ttl` is in milliseconds from this call, also for a fact that is already stored. Points in
-        time are epoch milliseconds, ISO 8601 texts or aware datetimes. `evidence` are ids of
-        episodes, or spans `(id, start, end)`, that support the fact, beside those it has.
+        `ttl` is a duration from this call, also for a fact that is already stored: milliseconds, a
+        text such as `30d`, or a timedelta. Points in time are epoch milliseconds, ISO 8601 texts,
+        dates or datetimes, in UTC without an offset. `evidence` are ids of episodes, or spans `(id,
+        start, end)`, that support the fact, beside those it has.
         `conflict` names a strategy for facts whose opposite is stored: KEEP_BOTH, REJECT,
         NEWEST_WINS, CONFIDENCE, or that of a plugin. Raises InvalidInput, RuleSyntaxError,
         Conflict.
@@ -113,7 +100,7 @@ class Writes(Handle):
             (),
             not negated,
             scope,
-            positive("ttl", ttl),
+            duration("ttl", ttl),
             instant("valid_from", valid_from),
             instant("valid_until", valid_until),
             fraction("confidence", confidence),
@@ -184,7 +171,7 @@ class Writes(Handle):
             )
         asserted = updated = rules = 0
         goals: list[GoalStatement] = []
-        first_row: Header | None = None
+        first_row: CsvHeader | None = None
         review = RuleReview(self.kb.known_predicates)
         for batch in batches:
             first_row = first_row or batch.header
@@ -204,7 +191,7 @@ class Writes(Handle):
 
     def execute(
         self, text: str, *, scope: str | None = None, timeout_ms: int | None = None
-    ) -> Executed:
+    ) -> ScriptOutcome:
         """Run a text in the rule language: store its clauses and answer its queries, in order.
 
         The text is applied as a whole or not at all. A query (`?- goal.`) sees the clauses before
@@ -238,7 +225,7 @@ class Writes(Handle):
         )
 
     def retract_rule(
-        self, rule: str | StoredDefinition, *, scope: str | None = None
+        self, rule: str | StoredRule | StoredPhrase, *, scope: str | None = None
     ) -> StoredDefinition:
         """Remove a rule, given by its id, as text, or as an element of `rules()`, and return it.
 
@@ -262,7 +249,7 @@ class Writes(Handle):
         scope: str | None = None,
         limit: int = DEFAULT_LISTED,
         timeout_ms: int | None = None,
-    ) -> Preview:
+    ) -> TruthPreview:
         """Return the facts and conclusions that would become true, false or undefined if a change
         were made; nothing is stored.
 

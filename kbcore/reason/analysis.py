@@ -14,12 +14,12 @@ from kbplanner.compile.estimates import Estimate, estimates
 from kbplanner.compile.explain import COMPILED, answer_name, atom_text, mask, step_text
 from kbplanner.compile.plan import (
     AntiJoin,
-    Column,
+    ColumnOperand,
     ExternalDemand,
-    Group,
+    GroupStep,
     Intersect,
     JoinPlan,
-    Member,
+    MemberStep,
     Plan,
     Probe,
     Scan,
@@ -217,7 +217,7 @@ class _Plan:
             index += 1
             yield row
 
-    def _read(self, join: JoinPlan, slot: int, columns: Sequence[Column]) -> dict[str, Any]:
+    def _read(self, join: JoinPlan, slot: int, columns: Sequence[ColumnOperand]) -> dict[str, Any]:
         plan = self._goal.plan
         schema = plan.slots[slot]
         rows = None
@@ -243,10 +243,10 @@ def _measured(counts: RuleCounts | None) -> tuple[int | None, int | None, int | 
     )
 
 
-def _reads(step: Step) -> Iterator[tuple[int, Sequence[Column]]]:
+def _reads(step: Step) -> Iterator[tuple[int, Sequence[ColumnOperand]]]:
     """Yield the slots a step reads, each with its use of the columns."""
     if isinstance(step, Intersect):
         yield step.probe.slot, step.probe.columns
         yield step.other.slot, step.other.columns
-    elif isinstance(step, (Scan, Probe, Member, Group, AntiJoin)):
+    elif isinstance(step, (Scan, Probe, MemberStep, GroupStep, AntiJoin)):
         yield step.slot, step.columns

@@ -80,7 +80,7 @@ class Marks:
         self.plain = self.alike and self.absence is Absence.NONE
 
 
-class Annotations:
+class RowAnnotations:
     """Annotator for the answer rows of one tenant. The caller holds the tenant's read lock."""
 
     def __init__(self, tenant: Tenant, grounds: GroundPlans) -> None:

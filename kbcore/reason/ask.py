@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kbcore.errors import EngineFault
-from kbcore.reason.annotate import Annotations, Answers
+from kbcore.reason.annotate import Answers, RowAnnotations
 from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.reason.external.rows import ExternalRows
@@ -92,7 +92,7 @@ class Reasoner:
         self.tables = GoalTables(tenant.engine, table_bytes, verify, counts)
         self._verify = verify
         self.ground_plans = GroundPlans(tenant.engine)
-        self._annotations = Annotations(tenant, self.ground_plans)
+        self._annotations = RowAnnotations(tenant, self.ground_plans)
         self.writer = RowWriter(tenant)
         self._ready: dict[
             tuple[str | None, str, bool, str], tuple[int, CompiledGoal, StoredRelation]

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, TypeVar
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.admission import Admission
-from kbplanner.engine.backend import SLICE, Limits, Offload, RunState, Steps
+from kbplanner.engine.backend import SLICE, Offload, RunLimits, RunState, Steps
 from kbplanner.evaluate.race import LimitedSteps
 from kbplanner.pacing import paced
 from kbplanner.syntax.diagnostics import counted
 
 if TYPE_CHECKING:
     from kbcore.reason.external.rows import ExternalRows
-    from kbcore.reason.predicates import UnknownPredicate
+    from kbcore.reason.predicates import MissingPredicate
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class Notes:
     """
 
     warnings: int = 0
-    unknown: list[UnknownPredicate] = field(default_factory=list)
+    unknown: list[MissingPredicate] = field(default_factory=list)
     total: int | None = None
 
 
@@ -118,7 +118,7 @@ class Budget:
     number of answers.
     """
 
-    limits: Limits
+    limits: RunLimits
     timeout_ms: int
     deadline: float
     max_answers: int

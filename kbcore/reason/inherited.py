@@ -63,7 +63,7 @@ def inherited_values(
         ground = run.read(budget.drive, budget.yield_now)
     except BudgetExceeded as error:
         raise naming_rule(error, run.goal.rules) from error
-    instances = _Values(run, ground, partition, budget)
+    instances = _InheritedValues(run, ground, partition, budget)
     nodes = run.answers(rows, count)
 
     def solve(ranks: array[int]) -> array[int]:
@@ -79,7 +79,7 @@ def inherited_values(
     return [Inherited(*values) for values in budget.paced(combined)]
 
 
-class _Values:
+class _InheritedValues:
     """The values of each ground instance itself, from its stored facts and its rule."""
 
     def __init__(
@@ -149,7 +149,7 @@ def _ranks(own: Sequence[V], distinct: Sequence[V], budget: Budget) -> array[int
 
 
 def _confidences(
-    ground: Ground, solve: Solve, values: _Values, nodes: array[int], budget: Budget
+    ground: Ground, solve: Solve, values: _InheritedValues, nodes: array[int], budget: Budget
 ) -> list[float | None]:
     if not any(values.has_confidence):
         return [None] * len(nodes)
@@ -159,7 +159,7 @@ def _confidences(
     return [distinct[index - 1] if confident[node] else None for node, index in pairs]
 
 
-def _ends(solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> list[int]:
+def _ends(solve: Solve, values: _InheritedValues, nodes: array[int], budget: Budget) -> list[int]:
     if not values.limited:
         return [FOREVER] * len(nodes)
     distinct, best = _ranked(solve, values.end, nodes, budget)
@@ -167,7 +167,7 @@ def _ends(solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> l
 
 
 def _starts(
-    solve: Solve, values: _Values, nodes: array[int], ends: Sequence[int], budget: Budget
+    solve: Solve, values: _InheritedValues, nodes: array[int], ends: Sequence[int], budget: Budget
 ) -> list[int]:
     """Return for each node the earliest start among its proofs that end at `ends`."""
     if not values.limited:
@@ -186,7 +186,7 @@ def _starts(
 def _monotone(
     ground: Ground,
     solve: Solve,
-    values: _Values,
+    values: _InheritedValues,
     nodes: array[int],
     windows: Sequence[tuple[int, int]],
     budget: Budget,

@@ -62,7 +62,7 @@ def predicates(
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownPredicate:
+class MissingPredicate:
     """A predicate without facts and rules.
 
     `did_you_mean` is an existing predicate with a similar name or another arity.
@@ -97,7 +97,7 @@ def unknown_predicates(
     signatures: Iterable[Signature],
     scope: str | None,
     provided: Collection[tuple[str, int]] = (),
-) -> list[UnknownPredicate]:
+) -> list[MissingPredicate]:
     """Return the predicates of `signatures` without a fact or a rule in any scope of the tenant.
 
     Those that plugins have `provided` are known, too.
@@ -115,7 +115,7 @@ def unknown_predicates(
             return []
         candidates = sorted({*provided, *islice(_signatures(tenant), MAX_CANDIDATES)})
         return [
-            UnknownPredicate(name, arity, _similar(name, arity, candidates))
+            MissingPredicate(name, arity, _similar(name, arity, candidates))
             for name, arity in missing
         ]
 

@@ -96,7 +96,7 @@ def all_conclusions(
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RowBatch:
     """Stored schemas of predicates, and all clauses that their conclusions depend on."""
 
     schemas: list[RelationSchema] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Batch:
 
 def independent_batches(
     view: View, schemas: Iterable[RelationSchema], budget: Budget
-) -> list[Batch]:
+) -> list[RowBatch]:
     """Return predicates with rules in batches of about MAX_TOGETHER.
 
     No clause is in two batches: predicates that depend on a common one are in the same batch.
@@ -128,13 +128,13 @@ def independent_batches(
             if atom.schema in group:
                 group[own] = group_of(atom.schema)
                 own = group[own]
-    batches = [Batch()]
-    batch_of: dict[RelationSchema, Batch] = {}
+    batches = [RowBatch()]
+    batch_of: dict[RelationSchema, RowBatch] = {}
     for schema in budget.paced(schemas, CLAUSES_PER_YIELD):
         root = group_of(view.rules.conclusions(schema))
         if root not in batch_of:
             if len(batches[-1].schemas) >= MAX_TOGETHER:
-                batches.append(Batch())
+                batches.append(RowBatch())
             batch_of[root] = batches[-1]
         batch_of[root].schemas.append(schema)
     for clause in budget.paced(clauses, CLAUSES_PER_YIELD):
@@ -147,7 +147,7 @@ def independent_batches(
 def conclusions_together(
     engine: Engine,
     view: View,
-    batch: Batch,
+    batch: RowBatch,
     budget: Budget,
     open_runs: ExitStack,
 ) -> dict[RelationSchema, Relation]:

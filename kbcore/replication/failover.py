@@ -50,7 +50,7 @@ may run at different speeds."""
 _log = logging.getLogger("kbcore.failover")
 
 
-class Node(Protocol):
+class FailoverNode(Protocol):
     """The node as its election uses it; `Replication` implements it."""
 
     def log_status(self) -> LogStatus:
@@ -85,7 +85,7 @@ class Failover:
 
     def __init__(
         self,
-        node: Node,
+        node: FailoverNode,
         config: Config,
         open_coordinator: Callable[[], Coordinator],
         connect: Connect,

@@ -18,7 +18,7 @@ from kbcore.clock import Clock
 from kbcore.durable.snapshot import Restorer
 from kbcore.errors import BadShipment, Diverged, KBError, LogTruncated
 from kbcore.plug.ports import LogRecord, LogSeed
-from kbcore.replication.leader import Cursor, Shipment
+from kbcore.replication.leader import LogCursor, Shipment
 from kbcore.replication.wire_format import Unpacking, unframed
 from kbcore.state.catalog import Catalog
 
@@ -41,7 +41,7 @@ class LogSource(Protocol):
     Every failure is reported as BadShipment. Data from the leader is verified by the caller.
     """
 
-    def read(self, cursor: Cursor, wait_ms: int, max_bytes: int) -> Shipment:
+    def read(self, cursor: LogCursor, wait_ms: int, max_bytes: int) -> Shipment:
         """Return the records after a cursor; the leader waits up to `wait_ms` for new ones.
 
         Raises LogTruncated, Diverged, BadShipment.
@@ -70,10 +70,10 @@ class NewState:
 class Replica(Protocol):
     """The following node, as its `Follower` uses it."""
 
-    def cursor(self) -> Cursor | None:
+    def cursor(self) -> LogCursor | None:
         """Return the end of the node's log, or None if the log is empty."""
 
-    def accepted(self, cursor: Cursor) -> None:
+    def accepted(self, cursor: LogCursor) -> None:
         """Note that the log of the leader begins with the log of this node."""
 
     def take(self, records: list[LogRecord], is_current: Callable[[], bool]) -> None:
@@ -247,7 +247,7 @@ class Follower:
         if batch:
             self._replica.take(batch, self._is_current)
 
-    def _same_or_later(self, epoch: int, cursor: Cursor) -> None:
+    def _same_or_later(self, epoch: int, cursor: LogCursor) -> None:
         if epoch < cursor.epoch:
             self._refuse(
                 f"an old leader came back: it is in term {epoch}, this node in {cursor.epoch}"
@@ -255,7 +255,7 @@ class Follower:
         if epoch > cursor.epoch:
             self._replica.enter(epoch)
 
-    def _judge(self, error: Diverged, cursor: Cursor) -> None:
+    def _judge(self, error: Diverged, cursor: LogCursor) -> None:
         """Resolve diverged logs: a log of a later term replaces this one, any other is refused."""
         details = error.details or {}
         self.standing.divergences += 1
@@ -279,7 +279,7 @@ class Follower:
         self.standing.refused = True
         raise Diverged(why)
 
-    def _bootstrap(self, why: str, cursor: Cursor | None) -> None:
+    def _bootstrap(self, why: str, cursor: LogCursor | None) -> None:
         """Fetch the whole state from the leader.
 
         The current state serves reads until the new one is complete, verified and durable.
@@ -320,7 +320,7 @@ class Follower:
         self.standing.goal = None  # the new goal is the leader's last record at the next contact
         _log.info("the state at record %d of log %s is here", reading.seed.seq, reading.seed.log_id)
 
-    def _not_earlier(self, seed: LogSeed, cursor: Cursor) -> None:
+    def _not_earlier(self, seed: LogSeed, cursor: LogCursor) -> None:
         """Refuse a snapshot older than this node's state, unless the leader is in a later term."""
         if seed.epoch > cursor.epoch:
             return

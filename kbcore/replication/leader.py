@@ -27,7 +27,7 @@ _MARK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class LogCursor:
     """Position of a follower: log id, term, last record, and its `record_crc` if known.
 
     `synced` is the last record on the follower's disk; followers of earlier versions do not send
@@ -69,7 +69,7 @@ class FollowerInfo:
 
 
 @dataclass(slots=True, eq=False)
-class Progress:
+class ReceivedProgress:
     """An increasing number that threads can wait on."""
 
     reached: int = 0
@@ -109,7 +109,7 @@ class Leader:
     def __init__(
         self, store: LogStore, clock: Clock, config: Config, yield_now: Callable[[], None]
     ) -> None:
-        self.synced = Progress()
+        self.synced = ReceivedProgress()
         self.closing = False
         self.in_sync: InSync | None = None
         """The in-sync set, if writes wait for it."""
@@ -131,7 +131,7 @@ class Leader:
             self.in_sync.wrote(seq)
         self.synced.moved(seq)
 
-    def ship(self, name: str, cursor: Cursor, wait_seconds: float, max_bytes: int) -> Shipment:
+    def ship(self, name: str, cursor: LogCursor, wait_seconds: float, max_bytes: int) -> Shipment:
         """Return the records after a follower's cursor; wait if there are none yet.
 
         Raises Diverged if the follower's log is not a prefix of this one, LogTruncated if the
@@ -200,7 +200,7 @@ class Leader:
         self.closing = True
         self.synced.wake()
 
-    def _after(self, cursor: Cursor) -> Iterator[LogRecord]:
+    def _after(self, cursor: LogCursor) -> Iterator[LogRecord]:
         """Yield the records after a cursor, once the cursor is verified to be in this log."""
         status = self._store.status()
         about = {"logId": status.log_id, "epoch": status.epoch, "head": status.durable}

@@ -19,7 +19,7 @@ from kbcore.plug.ports import LogRecord, LogStatus, LogStore, RemembersLeader, T
 from kbcore.replication.failover import Connect, Failover
 from kbcore.replication.follower import Follower, FollowerProgress, LogSource, NewState
 from kbcore.replication.in_sync import NO_MEMBER, InSync
-from kbcore.replication.leader import Cursor, Leader, Progress
+from kbcore.replication.leader import Leader, LogCursor, ReceivedProgress
 from kbcore.replication.wire_format import record_crc
 from kbcore.scheduling import Scheduling
 from kbcore.state.access import Accesses, Uncounted
@@ -131,7 +131,7 @@ def follower_storage_error(leader: str, setting: str) -> ConfigError:
 
 
 @dataclass(frozen=True, slots=True)
-class Promoted:
+class Promotion:
     """Result of a promotion: the log id, the new term, and the record it follows."""
 
     log_id: str
@@ -139,7 +139,7 @@ class Promoted:
     seq: int
 
 
-def raise_term(config: Config) -> Promoted:
+def raise_term(config: Config) -> Promotion:
     """Promote a stopped follower by entering a later term in its storage.
 
     Raises StorageBusy if the follower is running.
@@ -151,7 +151,7 @@ def raise_term(config: Config) -> Promoted:
             raise ConfigError("the storage has no knowledge base or cannot be promoted")
         store.raise_epoch(status.epoch + 1)
         set_leader_mark(store, "")
-        return Promoted(status.log_id, status.epoch + 1, status.head)
+        return Promotion(status.log_id, status.epoch + 1, status.head)
     finally:
         store.close()
 
@@ -198,7 +198,7 @@ class Replication:
         """Called after the node has become a leader, or a follower again."""
         self._standing = FollowerProgress()
         """State of replication from the current leader, or the last one."""
-        self._applied = Progress(store.status().head)
+        self._applied = ReceivedProgress(store.status().head)
         self._last: tuple[int, int] | None = None
         self._promoting = threading.Lock()
         self.replacing = threading.Lock()
@@ -473,12 +473,12 @@ class Replication:
             self.follower.start()
         return self.follower
 
-    def cursor(self) -> Cursor | None:
+    def cursor(self) -> LogCursor | None:
         """Return the end of the log, or None if the log is empty and not a replica."""
         status = self._store.status()
         if not status.head and not status.snapshot and not self._is_replica():
             return None
-        return Cursor(
+        return LogCursor(
             status.log_id,
             status.epoch,
             status.head,
@@ -501,7 +501,7 @@ class Replication:
             self._last = head, record_crc(log_id, record)
         return self._last[1]
 
-    def accepted(self, cursor: Cursor) -> None:
+    def accepted(self, cursor: LogCursor) -> None:
         """Apply the unconfirmed writes of this node from its time as a leader: the new leader has
         them.
         """
@@ -548,7 +548,7 @@ class Replication:
 
     # -- becoming a leader -------------------------------------------------------------------------
 
-    def promote(self, *, force: bool = False) -> Promoted:
+    def promote(self, *, force: bool = False) -> Promotion:
         """Make a follower accept writes, in a later term than any it knows.
 
         The term is durable before the first write. Raises Conflict if the node is not a follower
@@ -585,12 +585,12 @@ class Replication:
                     {"reason": "leader alive", "leader": self._config.leader_url},
                 )
 
-            def lead(head: int) -> Promoted:
+            def lead(head: int) -> Promotion:
                 epoch = max(self._store.status().epoch, standing.epoch) + 1
                 self._begin_term(epoch)
                 if is_sync(self._config):
                     self._hold(head)
-                return Promoted(self._store.status().log_id, epoch, head)
+                return Promotion(self._store.status().log_id, epoch, head)
 
             done = self._committer.exclusively(lead)
             follower.stop()

@@ -23,13 +23,13 @@ from kbcore.reason.view import viewed
 from kbcore.retraction.changes import ComponentChanges, Unfollowed
 from kbcore.retraction.full_diff import compared
 from kbcore.retraction.programs import Programs, is_conclusion
-from kbcore.retraction.rows import Rows
-from kbcore.state.changes import Removed
+from kbcore.retraction.rows import RowSet
+from kbcore.state.changes import RemovedFacts
 from kbcore.state.facts import Row, conclusion
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.evaluate.settle import View
 from kbplanner.ir.schema import RelationSchema
 
@@ -72,7 +72,7 @@ class Cascades:
         """Drop the compiled programs."""
         self._programs.clear()
 
-    def count(self, removed: Iterable[Removed], budget: Budget, result: Consequences) -> None:
+    def count(self, removed: Iterable[RemovedFacts], budget: Budget, result: Consequences) -> None:
         """Add the conclusions that fell with removed facts to `result`.
 
         Conclusions that depend on external predicates are not counted: nothing lists all of them.
@@ -80,7 +80,7 @@ class Cascades:
         """
         stage_budget = _limited(budget, MAX_ROWS, MAX_STEPS)
         full_budget = _limited(budget, MAX_FULL_ROWS, MAX_FULL_STEPS)
-        by_scope: dict[str | None, list[Removed]] = {}
+        by_scope: dict[str | None, list[RemovedFacts]] = {}
         for change in removed:
             by_scope.setdefault(change.scope, []).append(change)
         for scope, changes in by_scope.items():
@@ -164,7 +164,7 @@ class Cascades:
             self._note(scope, schema.stored, changes.counted(schema), result)
 
     def _note(
-        self, scope: _Scope, schema: RelationSchema, fallen: Rows, result: Consequences
+        self, scope: _Scope, schema: RelationSchema, fallen: RowSet, result: Consequences
     ) -> None:
         """Count fallen conclusions and add the first of them as rows."""
         result.count += fallen.count
@@ -187,10 +187,10 @@ class _Scope:
 
     partition: Partition
     rules: RuleSet
-    removed: Sequence[Removed]
+    removed: Sequence[RemovedFacts]
 
 
 def _limited(budget: Budget, rows: int, steps: int) -> Budget:
     """Return a budget with lower limits of derived rows and of steps."""
     now = budget.limits
-    return replace(budget, limits=Limits(min(rows, now.rows), now.bytes, min(steps, now.steps)))
+    return replace(budget, limits=RunLimits(min(rows, now.rows), now.bytes, min(steps, now.steps)))

@@ -14,8 +14,8 @@ from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.budget import Budget
 from kbcore.retraction.affected import RulesComponent, changed_rows
 from kbcore.retraction.programs import CandidateProgram, Programs, is_conclusion
-from kbcore.retraction.rows import Rows
-from kbcore.state.changes import Removed
+from kbcore.retraction.rows import RowSet
+from kbcore.state.changes import RemovedFacts
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import Engine, Relation
@@ -54,8 +54,8 @@ class Changes:
     """
 
     rows: Relation
-    fallen: list[Rows] = field(default_factory=list)
-    new: list[Rows] = field(default_factory=list)
+    fallen: list[RowSet] = field(default_factory=list)
+    new: list[RowSet] = field(default_factory=list)
     added: int = 0
     has_fallen: bool = False
 
@@ -78,9 +78,9 @@ class ComponentChanges:
         programs: Programs,
         rules: RuleSet,
         view: View,
-        removed: Sequence[Removed],
+        removed: Sequence[RemovedFacts],
         budget: Budget,
-        added: Mapping[RelationSchema, Rows] | None = None,
+        added: Mapping[RelationSchema, RowSet] | None = None,
     ) -> None:
         self._engine = tenant.engine
         self._tenant = tenant
@@ -122,13 +122,13 @@ class ComponentChanges:
             if changed:
                 self._follow(component, changed)
 
-    def counted(self, schema: RelationSchema) -> Rows:
+    def counted(self, schema: RelationSchema) -> RowSet:
         """Return the fallen conclusions of a relation, without removed facts, in answer order."""
         entry = self.changes[schema]
         symbols = array("I")
         for rows in entry.fallen:
             symbols.extend(rows.symbols)
-        fallen = Rows(symbols, sum(rows.count for rows in entry.fallen), schema.arity)
+        fallen = RowSet(symbols, sum(rows.count for rows in entry.fallen), schema.arity)
         if schema.stored in self._removed:
             fallen = self._without(fallen, self._rows(schema.stored))
         self._engine.sort(fallen.symbols, schema.arity, self._budget.offload, in_place=True)
@@ -206,11 +206,11 @@ class ComponentChanges:
                 self._test(schema, self._without(rows, self._rows(schema)), effect)
         return True
 
-    def _test(self, schema: RelationSchema, candidates: Rows, effect: _Effect) -> bool:
+    def _test(self, schema: RelationSchema, candidates: RowSet, effect: _Effect) -> bool:
         """Record those candidates that have changed; return True if there are any."""
         if not candidates.count:
             return False
-        fallen = added = Rows(array("I"), 0, schema.arity)
+        fallen = added = RowSet(array("I"), 0, schema.arity)
         if not effect.adds:  # all candidates held before
             fallen = self._false_now(schema, candidates)
         elif not effect.falls:  # all candidates hold now
@@ -235,7 +235,7 @@ class ComponentChanges:
 
     # -- tests of candidates -----------------------------------------------------------------------
 
-    def _false_now(self, schema: RelationSchema, candidates: Rows) -> Rows:
+    def _false_now(self, schema: RelationSchema, candidates: RowSet) -> RowSet:
         """Return the candidates that do not hold after the removal.
 
         Goals for groups of candidates take less time than tests of single candidates where a test
@@ -264,17 +264,19 @@ class ComponentChanges:
                 self._budget.check_time()
         return self._not_passing(schema, candidates, self._budget)
 
-    def _not_passing(self, schema: RelationSchema, candidates: Rows, budget: Budget) -> Rows:
+    def _not_passing(self, schema: RelationSchema, candidates: RowSet, budget: Budget) -> RowSet:
         """Test each candidate on the state after the removal; return those that do not hold."""
         goal = self._programs.test_now(self._rules, schema, self._view.statistics)
         return self._failing(goal, self._view.bind, candidates, budget)
 
-    def _false_before(self, schema: RelationSchema, candidates: Rows) -> Rows:
+    def _false_before(self, schema: RelationSchema, candidates: RowSet) -> RowSet:
         """Return the candidates that did not hold before the removal."""
         goal = self._programs.test_before(self._rules, schema, self._view.statistics)
         return self._failing(goal, self._bind, candidates, self._budget)
 
-    def _failing(self, goal: CompiledGoal, bind: Bind, candidates: Rows, budget: Budget) -> Rows:
+    def _failing(
+        self, goal: CompiledGoal, bind: Bind, candidates: RowSet, budget: Budget
+    ) -> RowSet:
         """Return the candidates that a goal for many bindings does not answer."""
         if not candidates.count:
             return candidates
@@ -314,18 +316,18 @@ class ComponentChanges:
 
     # -- relations ---------------------------------------------------------------------------------
 
-    def _difference(self, rows: Rows, others: Rows) -> Rows:
+    def _difference(self, rows: RowSet, others: RowSet) -> RowSet:
         """Return the rows that are not among others."""
         with self._related(others) as relation:
             return self._without(rows, relation)
 
-    def _without(self, rows: Rows, relation: Relation) -> Rows:
+    def _without(self, rows: RowSet, relation: Relation) -> RowSet:
         """Return the rows that a relation does not have."""
         symbols, count = relation.missing(rows.symbols, rows.count)
-        return rows if count == rows.count else Rows(symbols, count, rows.arity)
+        return rows if count == rows.count else RowSet(symbols, count, rows.arity)
 
     @contextmanager
-    def _related(self, rows: Rows) -> Iterator[Relation]:
+    def _related(self, rows: RowSet) -> Iterator[Relation]:
         """Provide rows as a relation."""
         relation = self._engine.relation(rows.arity)
         try:
@@ -382,7 +384,7 @@ class _Candidates:
             self._engine, self._program.goal, self._bind, self._budget.limits, self._budget.now
         )
 
-    def next(self) -> Iterator[tuple[RelationSchema, Rows]]:
+    def next(self) -> Iterator[tuple[RelationSchema, RowSet]]:
         """Continue, then yield the relations of the component with their new candidates.
 
         A run that cannot continue begins again, and yields known candidates once more.
@@ -398,7 +400,7 @@ class _Candidates:
             first, end = self._rows_before[entry], relation.counts().rows
             self._rows_before[entry] = end
             if not first:
-                yield schema, Rows.in_relation(relation, schema.arity, self._budget.yield_now)
+                yield schema, RowSet.in_relation(relation, schema.arity, self._budget.yield_now)
             elif first < end:
                 symbols = relation.rows(array("I", range(first, end)))
-                yield schema, Rows(symbols, end - first, schema.arity)
+                yield schema, RowSet(symbols, end - first, schema.arity)

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, ExitStack
 
 from kbcore.reason.budget import Budget
 from kbcore.reason.view import all_conclusions, viewed
-from kbcore.retraction.rows import Rows
-from kbcore.state.changes import Removed
+from kbcore.retraction.rows import RowSet
+from kbcore.state.changes import RemovedFacts
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
@@ -26,8 +26,12 @@ from kbplanner.ir.schema import RelationSchema
 
 
 def compared(
-    tenant: Tenant, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget
-) -> tuple[dict[RelationSchema, Rows], int]:
+    tenant: Tenant,
+    partition: Partition,
+    rules: RuleSet,
+    group: Sequence[RemovedFacts],
+    budget: Budget,
+) -> tuple[dict[RelationSchema, RowSet], int]:
     """Return the conclusions that no longer hold, by stored schema and in answer order, and the
     number of new conclusions.
 
@@ -39,7 +43,7 @@ def compared(
     keys: dict[RelationSchema, set[RowKey]] = {}
     for change in group:
         keys.setdefault(change.schema, set()).update(change.keys)
-    fallen: dict[RelationSchema, Rows] = {}
+    fallen: dict[RelationSchema, RowSet] = {}
     appeared = 0
     past = _Past(partition, group)
     with ExitStack() as open_runs:
@@ -56,7 +60,7 @@ def compared(
             difference = before[schema].compare(after[schema])
             symbols = before[schema].rows(difference.only_here)
             symbols = tenant.engine.sort(symbols, schema.arity, budget.offload, in_place=True)
-            rows = Rows(symbols, len(difference.only_here), schema.arity)
+            rows = RowSet(symbols, len(difference.only_here), schema.arity)
             fallen[schema] = rows.without(keys.get(schema, set()))
             appeared += len(difference.only_there)
     return fallen, appeared
@@ -68,7 +72,7 @@ class _Past:
     Relations that lost rows are copies with these rows.
     """
 
-    def __init__(self, partition: Partition, group: Sequence[Removed]) -> None:
+    def __init__(self, partition: Partition, group: Sequence[RemovedFacts]) -> None:
         self._partition = partition
         self._rows: dict[RelationSchema, list[RowKey]] = {}
         for change in group:

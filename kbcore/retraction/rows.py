@@ -19,7 +19,7 @@ MAX_GROUPS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowSet:
     """Rows without duplicates; `symbols` holds them one after the other."""
 
     symbols: array[int]
@@ -27,11 +27,11 @@ class Rows:
     arity: int
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int, ...]], arity: int) -> Rows:
+    def of(cls, rows: Sequence[tuple[int, ...]], arity: int) -> RowSet:
         """Return rows that are tuples as a flat array."""
         return cls(array("I", chain.from_iterable(rows)), len(rows), arity)
 
-    def without(self, rows: Collection[tuple[int, ...]]) -> Rows:
+    def without(self, rows: Collection[tuple[int, ...]]) -> RowSet:
         """Return the rows that are not among the given ones."""
         if not rows or not self.count:
             return self
@@ -39,12 +39,12 @@ class Rows:
         return self.chosen(key not in rows for key in keys)
 
     @classmethod
-    def in_relation(cls, relation: Relation, arity: int, yield_now: YieldNow) -> Rows:
+    def in_relation(cls, relation: Relation, arity: int, yield_now: YieldNow) -> RowSet:
         """Return the visible rows of a relation."""
         count = relation.counts().visible
         return cls(relation.match_rows([0] * arity, yield_now), count, arity)
 
-    def chosen(self, flags: Iterable[bool]) -> Rows:
+    def chosen(self, flags: Iterable[bool]) -> RowSet:
         """Return the rows with a true flag."""
         indexes = list(compress(range(self.count), flags))
         if len(indexes) == self.count:
@@ -52,7 +52,7 @@ class Rows:
         arity, symbols = self.arity, array("I")
         for index in indexes:
             symbols.extend(self.symbols[index * arity : (index + 1) * arity])
-        return Rows(symbols, len(indexes), arity)
+        return RowSet(symbols, len(indexes), arity)
 
     def common(self) -> list[int]:
         """Return for each column the symbol that all rows share, or 0; there is at least one
@@ -86,7 +86,7 @@ class Rows:
             patterns.append(pattern)
         return patterns
 
-    def _grouped(self, engine: Engine, order: list[int]) -> list[Rows]:
+    def _grouped(self, engine: Engine, order: list[int]) -> list[RowSet]:
         """Return the rows with their columns in another order, by the value of the first."""
         symbols = array("I", bytes(4 * len(self.symbols)))
         for target, column in enumerate(order):
@@ -98,7 +98,7 @@ class Rows:
         starts = [bisect_left(codes, number) for number in range(len(numbers))]
         arity = self.arity
         return [
-            Rows(symbols[start * arity : end * arity], end - start, arity)
+            RowSet(symbols[start * arity : end * arity], end - start, arity)
             for start, end in zip(starts, [*starts[1:], self.count], strict=True)
         ]
 

@@ -66,7 +66,7 @@ class LexicalIndex:
         self._mutex = threading.Lock()
         self._vocabulary: dict[str, int] = {}
         self._symbols: dict[int, tuple[int, ...]] = {0: ()}
-        self._shelves: WeakKeyDictionary[Partition, _Shelf] = WeakKeyDictionary()
+        self._shelves: WeakKeyDictionary[Partition, _PostingShelf] = WeakKeyDictionary()
         self._copies: WeakKeyDictionary[StoredRelation, Postings] = WeakKeyDictionary()
 
     @classmethod
@@ -107,7 +107,7 @@ class LexicalIndex:
         text: str,
         budget: Budget,
         predicates: Sequence[str] | None = None,
-    ) -> Query:
+    ) -> SearchQuery:
         """Return the query for a text, which can be searched several times under one read lock.
 
         Raises BudgetExceeded.
@@ -137,7 +137,7 @@ class LexicalIndex:
         counted: Mapping[str, int],
         budget: Budget,
         predicates: Sequence[str] | None,
-    ) -> Query:
+    ) -> SearchQuery:
         with self._mutex:
             shelves = self._current(partition, budget)
         numbered = {
@@ -145,9 +145,9 @@ class LexicalIndex:
             for word, times in budget.paced(counted.items())
             if (number := self._vocabulary.get(word)) is not None
         }
-        return Query(self._engine, self._mutex, shelves, numbered, predicates)
+        return SearchQuery(self._engine, self._mutex, shelves, numbered, predicates)
 
-    def _current(self, partition: Partition, budget: Budget) -> list[_Shelf]:
+    def _current(self, partition: Partition, budget: Budget) -> list[_PostingShelf]:
         """Update and return the posting lists.
 
         They do not change while the caller holds the read lock.
@@ -160,25 +160,27 @@ class LexicalIndex:
         shelves = []
         if home is not None and below is not None:
             postings = self._shelf(home, below, budget).postings
-            shelves.append(_Shelf(postings, relations, whole=False))
+            shelves.append(_PostingShelf(postings, relations, whole=False))
         for stored in relations:
             if not any(shelf.postings.part(stored) for shelf in shelves):
                 copied = self._copies.get(stored)
                 if copied is None:
                     copied = self._copies[stored] = Postings(self._words_of)
                 copied.update([(stored, self._own(stored))], budget)
-                shelves.append(_Shelf(copied, relations))
+                shelves.append(_PostingShelf(copied, relations))
         return shelves
 
-    def _shelf(self, home: Tenant, partition: Partition, budget: Budget) -> _Shelf:
+    def _shelf(self, home: Tenant, partition: Partition, budget: Budget) -> _PostingShelf:
         shelf = self._shelves.get(partition)
         if shelf is None or shelf.version != home.version:
             postings = Postings(self._words_of) if shelf is None else shelf.postings
             relations = sorted(partition.relations(), key=_order)
             if shelf is None:  # facts indexed before the budget is exceeded stay indexed
-                self._shelves[partition] = _Shelf(postings, relations)
+                self._shelves[partition] = _PostingShelf(postings, relations)
             postings.update([(stored, self._own(stored)) for stored in relations], budget)
-            shelf = self._shelves[partition] = _Shelf(postings, relations, version=home.version)
+            shelf = self._shelves[partition] = _PostingShelf(
+                postings, relations, version=home.version
+            )
         return shelf
 
     def _own(self, stored: StoredRelation) -> tuple[int, ...]:
@@ -201,7 +203,7 @@ class LexicalIndex:
         return [known[symbol] for symbol in symbols]
 
 
-class _Shelf:
+class _PostingShelf:
     """Posting lists with the relations to search: all of them (`whole`) or some, at a tenant
     version.
     """
@@ -240,14 +242,14 @@ class _Shelf:
         return ranks
 
 
-class Query:
+class SearchQuery:
     """A query over the posting lists of a partition: the weights of its words, heaviest first."""
 
     def __init__(
         self,
         engine: Engine,
         mutex: threading.Lock,
-        shelves: Sequence[_Shelf],
+        shelves: Sequence[_PostingShelf],
         counted: Mapping[int, int],
         predicates: Sequence[str] | None,
     ) -> None:
@@ -318,7 +320,7 @@ class Query:
         return math.log(1 + (self._total - having + 0.5) / (having + 0.5))
 
     def _best(
-        self, shelf: _Shelf, k: int, minimum: float, symbol: int | None
+        self, shelf: _PostingShelf, k: int, minimum: float, symbol: int | None
     ) -> list[tuple[float, int, int, Sequence[StoredRelation]]]:
         """Return at most `k` best matches of a shelf: negative score, rank of the relation, row id,
         relations.
@@ -342,14 +344,14 @@ class Query:
             for index, score in zip(indices, scores, strict=True)
         ]
 
-    def _having(self, shelf: _Shelf, word: int) -> int:
+    def _having(self, shelf: _PostingShelf, word: int) -> int:
         if shelf.whole:
             return shelf.postings.having(word)
         return sum(self._engine.having(self._matching(shelf, [(word, 0.0)])))
 
     def _matching(
         self,
-        shelf: _Shelf,
+        shelf: _PostingShelf,
         weights: Iterable[tuple[int, float]],
         predicates: Sequence[str] | None = None,
     ) -> Matching:

@@ -54,7 +54,7 @@ class NeighbourOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class PredicateCount:
+class AroundCount:
     """The number of facts of a predicate that contain the constant, of both signs."""
 
     predicate: str
@@ -63,12 +63,12 @@ class PredicateCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class FactsAround:
     """A page of the facts around a constant, and the counts of all of them by predicate."""
 
     constant: str
     facts: list[Row]
-    predicates: list[PredicateCount]
+    predicates: list[AroundCount]
 
     @property
     def total_facts(self) -> int:
@@ -77,7 +77,7 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _PredicateGroup:
     """The facts of one relation with the constant in one position and in none of `earlier`."""
 
     stored: StoredRelation
@@ -95,7 +95,7 @@ class NeighbourSearch:
         self._options = options
         self._budget = budget
 
-    def find(self, partitions: Iterable[Partition], constant: str) -> Neighbours:
+    def find(self, partitions: Iterable[Partition], constant: str) -> FactsAround:
         """Return the page of the options and the counts. Raises BudgetExceeded.
 
         The facts of all predicates and positions are taken in turn, first the first of each, then
@@ -116,10 +116,10 @@ class NeighbourSearch:
                 rows, ids = self._read(group, start, stop)
                 facts.extend(group.stored.rows(self._tenant.engine, rows, ids, self._options.as_of))
                 self._budget.yield_now()
-        predicates = [PredicateCount(*key, count) for key, count in counts.items()]
-        return Neighbours(constant, facts, predicates)
+        predicates = [AroundCount(*key, count) for key, count in counts.items()]
+        return FactsAround(constant, facts, predicates)
 
-    def _groups(self, partitions: Iterable[Partition], constant: str) -> list[_Group]:
+    def _groups(self, partitions: Iterable[Partition], constant: str) -> list[_PredicateGroup]:
         """Return the groups with facts, by predicate, arity, sign and position."""
         # The relations come first: a transaction records them as read even if there is no fact.
         relations = [each for partition in partitions for each in self._relations(partition)]
@@ -139,7 +139,7 @@ class NeighbourSearch:
             return partition.relations()
         return [stored for name in dict.fromkeys(names) for stored in partition.named(name)]
 
-    def _groups_of(self, stored: StoredRelation, symbol: int) -> Iterator[_Group]:
+    def _groups_of(self, stored: StoredRelation, symbol: int) -> Iterator[_PredicateGroup]:
         arity = stored.schema.arity
         first = 1 if self._options.direction == IN else 0
         last = min(arity, 1) if self._options.direction == OUT else arity
@@ -151,7 +151,9 @@ class NeighbourSearch:
             if count:
                 repeated = self._repeated(stored, pattern, earlier, symbol)
                 if count > repeated:
-                    yield _Group(stored, pattern, tuple(earlier), repeated, count - repeated)
+                    yield _PredicateGroup(
+                        stored, pattern, tuple(earlier), repeated, count - repeated
+                    )
                 earlier.append(position)
 
     def _count(self, stored: StoredRelation, pattern: list[int]) -> int:
@@ -177,7 +179,7 @@ class NeighbourSearch:
             return valid_rows(stored, pattern, self._options.as_of, self._budget)
         return stored.relation.match(pattern, limit=limit, yield_now=self._budget.yield_now)
 
-    def _read(self, group: _Group, start: int, stop: int) -> tuple[array[int], array[int]]:
+    def _read(self, group: _PredicateGroup, start: int, stop: int) -> tuple[array[int], array[int]]:
         """Return the rows of a group from `start` to `stop`, and their ids."""
         arity = group.stored.schema.arity
         rows, ids = self._match(group.stored, group.pattern, stop + group.repeated)

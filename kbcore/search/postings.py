@@ -37,7 +37,7 @@ MIN_UNUSED_PLACES = 4096
 """The index is not rebuilt while at most this many places are unused."""
 
 
-class Part:
+class PostingPart:
     """The indexed facts of one relation: `places` by row id, `count` visible facts with `words`
     words in total.
     """
@@ -75,13 +75,13 @@ class Postings:
         self.owners = array("I")
         self.rows = array("I")
         self._masks: dict[int, tuple[bytearray, dict[int, int]]] = {}
-        self.parts: list[Part] = []
+        self.parts: list[PostingPart] = []
         self.most = 1
         self.shortest = MAX_LENGTH
-        self._by_relation: dict[int, Part] = {}
+        self._by_relation: dict[int, PostingPart] = {}
         self._unused = 0
 
-    def part(self, stored: StoredRelation) -> Part | None:
+    def part(self, stored: StoredRelation) -> PostingPart | None:
         """Return the indexed facts of a relation, or None."""
         part = self._by_relation.get(id(stored))
         return part if part is not None and part.stored() is stored else None
@@ -143,12 +143,12 @@ class Postings:
         for stored, own in relations:
             part_of = self._by_relation.get(id(stored))
             if part_of is None:
-                part_of = self._by_relation[id(stored)] = Part(stored, len(self.parts), own)
+                part_of = self._by_relation[id(stored)] = PostingPart(stored, len(self.parts), own)
                 self.parts.append(part_of)
                 stored.flips = None
             self._follow(part_of, stored, budget)
 
-    def _follow(self, part: Part, stored: StoredRelation, budget: Budget) -> None:
+    def _follow(self, part: PostingPart, stored: StoredRelation, budget: Budget) -> None:
         def yield_now() -> None:
             budget.check_time()  # do not wait for a slot here: its holder may be waiting for this index
             if budget.runtime_yield is not None:
@@ -174,7 +174,12 @@ class Postings:
         stored.flips = array("Q")
 
     def _add(
-        self, part: Part, stored: StoredRelation, rows: range, gone: set[int], yield_now: YieldNow
+        self,
+        part: PostingPart,
+        stored: StoredRelation,
+        rows: range,
+        gone: set[int],
+        yield_now: YieldNow,
     ) -> None:
         arity, lists = part.arity, self.lists
         if gone:
@@ -221,7 +226,7 @@ class Postings:
                 self.spare[word] = self.spare.get(word, 0) + times - 1
                 self.most = max(self.most, times)
 
-    def _flip(self, part: Part, row: int, visible: bool) -> None:
+    def _flip(self, part: PostingPart, row: int, visible: bool) -> None:
         index = part.places[row]
         if self.shown[index] == visible:
             return
@@ -235,7 +240,7 @@ class Postings:
         }.union(part.own):
             self.spare[word] = self.spare.get(word, 0) - step
 
-    def _drop(self, part: Part) -> None:
+    def _drop(self, part: PostingPart) -> None:
         """Hide the facts of a relation permanently and clear its places."""
         for row in range(len(part.places)):
             self._flip(part, row, False)

@@ -28,7 +28,7 @@ from kbcore.state.changes import (
     NoteDelivery,
     PurgeMemory,
     PutSubscription,
-    Removed,
+    RemovedFacts,
     RestoreFacts,
     RetractFact,
     RetractPattern,
@@ -538,7 +538,7 @@ def _remove(
         stored, (rows, ids) = writable, located(writable.relation, rows, len(ids))
     keys, removed_rows = stored.take(tenant.engine, rows, ids, yield_now)
     tenant.changed(len(ids), stored)
-    delta.removed.append(Removed(stored.schema, stored.scope, keys, removed_rows, change))
+    delta.removed.append(RemovedFacts(stored.schema, stored.scope, keys, removed_rows, change))
 
 
 def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta) -> None:

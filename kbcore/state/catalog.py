@@ -22,7 +22,7 @@ database instead of dropping it.
 
 
 @dataclass(slots=True)
-class Database:
+class DatabaseEntry:
     """A database: its creation time (epoch milliseconds, 0 for the built-in one), when it was last
     emptied (a later number each time, 0: never), and its tenants by id.
     """
@@ -53,7 +53,7 @@ class Catalog:
         self._make_engine = make_engine
         self.counts = True
         """True if new tenants count accesses of facts; False on a follower."""
-        self._databases: dict[str, Database] = {DEFAULT: Database(DEFAULT)}
+        self._databases: dict[str, DatabaseEntry] = {DEFAULT: DatabaseEntry(DEFAULT)}
         self._mutex = threading.Lock()
         self._quarantined: frozenset[str] = frozenset()
         self._drops: dict[str, int] = {}
@@ -91,19 +91,19 @@ class Catalog:
                 tenant = tenants[name] = self._new_tenant(database, name, at)
             return tenant
 
-    def need_database(self, name: str, at: int) -> Database:
+    def need_database(self, name: str, at: int) -> DatabaseEntry:
         """Return a database, created at `at` if it is new."""
         with self._mutex:
-            return self._databases.setdefault(name, Database(name, at))
+            return self._databases.setdefault(name, DatabaseEntry(name, at))
 
-    def database(self, name: str) -> Database:
+    def database(self, name: str) -> DatabaseEntry:
         """Return a database; raise UnknownDatabase."""
         database = self._databases.get(name)
         if database is None or name in self._quarantined:
             raise UnknownDatabase(name)
         return database
 
-    def databases(self) -> list[Database]:
+    def databases(self) -> list[DatabaseEntry]:
         """Return every database, also quarantined ones, sorted by name."""
         return sorted(self._databases.values(), key=lambda database: database.name)
 
@@ -206,7 +206,7 @@ class Catalog:
 
     def mirror(
         self,
-        databases: Iterable[Database],
+        databases: Iterable[DatabaseEntry],
         drops: Mapping[str, int],
         keys: Iterable[StoredKey],
         *,
@@ -252,7 +252,7 @@ class Catalog:
         with self._mutex:
             self.purged = self.deleted = 0
             self._quarantined, self._drops = frozenset(), {}
-            databases, self._databases = self._databases, {DEFAULT: Database(DEFAULT)}
+            databases, self._databases = self._databases, {DEFAULT: DatabaseEntry(DEFAULT)}
         for database in databases.values():
             self._release(list(database.tenants.values()))
 

@@ -13,12 +13,12 @@ from typing import Any
 from kbcore.errors import Conflict
 from kbcore.state.episodes.episodes import NewEpisode
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
-from kbcore.state.idempotency import Answer, Outcome, RequestKey
+from kbcore.state.idempotency import IdempotentAnswer, Outcome, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey
-from kbcore.state.rulebook import StoredPhrase, StoredRule
-from kbcore.state.subscriptions import StatePosition, Subscription
+from kbcore.state.rulebook import ParsedPhrase, ParsedRule
+from kbcore.state.subscriptions import StatePosition, StoredSubscription
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Variable
@@ -93,7 +93,7 @@ class RetractPattern:
 class AssertRules:
     """Store rules; a rule that is already stored changes nothing."""
 
-    rules: tuple[StoredRule, ...]
+    rules: tuple[ParsedRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class PurgeMemory:
 class PutSubscription:
     """Store a subscription to a goal, or renew the one of the same id. No fact or rule changes."""
 
-    subscription: Subscription
+    subscription: StoredSubscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ class NoteAnswer:
     """
 
     request: RequestKey
-    answer: Answer | None
+    answer: IdempotentAnswer | None
 
 
 ScopeChange = ForkScope | DropScope | MergeScope
@@ -511,7 +511,7 @@ _REMOVING_ACTIONS = (
 
 
 @dataclass(slots=True)
-class Removed:
+class RemovedFacts:
     """Facts that a change removed.
 
     Their stored schema, scope, symbols, and rows in their external form.
@@ -545,10 +545,10 @@ class Delta:
     updated: int = 0
     evicted: int = 0
     discarded: int = 0
-    removed: list[Removed] = field(default_factory=list)
-    rules_added: list[StoredRule] = field(default_factory=list)
-    rules_removed: list[StoredRule] = field(default_factory=list)
-    phrases_removed: list[StoredPhrase] = field(default_factory=list)
+    removed: list[RemovedFacts] = field(default_factory=list)
+    rules_added: list[ParsedRule] = field(default_factory=list)
+    rules_removed: list[ParsedRule] = field(default_factory=list)
+    phrases_removed: list[ParsedPhrase] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     retold: dict[FactKey, int] | None = None
     details: dict[str, Any] = field(default_factory=dict)

@@ -113,28 +113,6 @@ class AssertOutcome:
     discarded: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RetractOutcome:
-    """Result of a retraction.
-
-    `retracted` counts the stored facts that were removed, `cascaded` the conclusions that no longer
-    hold; `cascaded_atoms` lists at most as many of them as the reply limit allows.
-    `newly_derivable` counts conclusions that appeared through negation. `still_derivable` is True
-    if rules still derive the atom itself, `truncated` if counting the conclusions reached its
-    budget. `counted` is False if the caller asked for no count: then `cascaded` and
-    `newly_derivable` are 0 and `cascaded_atoms` is empty.
-    """
-
-    retracted: int
-    atoms: list[Row]
-    cascaded: int
-    cascaded_atoms: list[Row]
-    newly_derivable: int
-    still_derivable: bool
-    truncated: bool
-    counted: bool = True
-
-
 def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:
     """Return the row of a conclusion."""
     return conclusion(atom.predicate, atom.positive, list(args), scope)

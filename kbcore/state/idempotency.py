@@ -39,7 +39,7 @@ class RequestKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class IdempotentAnswer:
     """An answer as it was sent: status, the headers that belong to it, and the body as text."""
 
     status: int
@@ -86,7 +86,7 @@ class Answered:
 
     digest: str
     at: int
-    answer: Answer | None = None
+    answer: IdempotentAnswer | None = None
     outcome: Outcome | None = None
 
     @property
@@ -115,7 +115,7 @@ class AnsweredRequests:
         self,
         request: RequestKey,
         at: int,
-        answer: Answer | None = None,
+        answer: IdempotentAnswer | None = None,
         outcome: Outcome | None = None,
     ) -> None:
         """Record that a request was executed, with the outcome of one of its change sets, or its
@@ -179,17 +179,17 @@ def _concealed(key: str) -> str:
     return _CONCEALED + hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
-def answer_to_json(answer: Answer) -> list[object]:
+def answer_to_json(answer: IdempotentAnswer) -> list[object]:
     """Return an answer as JSON."""
     return [answer.status, answer.headers, answer.body]
 
 
-def answer_from_json(stored: object) -> Answer | None:
+def answer_from_json(stored: object) -> IdempotentAnswer | None:
     """Return the answer that `answer_to_json` wrote; None for null."""
     if not isinstance(stored, list):
         return None
     status, headers, body = stored
-    return Answer(status, tuple((name, value) for name, value in headers), body)
+    return IdempotentAnswer(status, tuple((name, value) for name, value in headers), body)
 
 
 def _outcome_from_json(stored: object = None) -> Outcome | None:

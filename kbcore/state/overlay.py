@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from kbcore.errors import Conflict, TooLarge
 from kbcore.state.access import Uncounted
-from kbcore.state.episodes.episodes import Episodes
+from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.locks import ReadWriteLock
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.rulebook import RuleBook
@@ -37,7 +37,7 @@ memory."""
 
 
 @dataclass(slots=True)
-class Reads:
+class ReadSet:
     """The read set of a transaction.
 
     Relations, version of the rules, names of scopes and version of the list of episodes at the
@@ -91,7 +91,7 @@ class Overlay(Tenant):
     until it is `outdated`.
     """
 
-    def __init__(self, base: Tenant, reads: Reads) -> None:
+    def __init__(self, base: Tenant, reads: ReadSet) -> None:
         self.base = base
         self.noting = True
         self._reads = reads
@@ -103,7 +103,7 @@ class Overlay(Tenant):
         self.lock: OverlayLock = OverlayLock(self)
         self.accesses = Uncounted()
         self.plans = base.plans
-        self.episodes = Episodes(base.episodes)
+        self.episodes = StoredEpisodes(base.episodes)
         self.lost = base.lost
         self.advance(base.at(0))
         self._seen = (base.version, base.plan_version)

@@ -31,6 +31,7 @@ from kbplanner.ir.terms import (
 from kbplanner.pacing import YieldNow, go_on, paced, yielding
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_phrase, print_rule
+from kbtypes.results import StoredPhrase, StoredRule
 
 RULES_PER_YIELD = 1
 """Rules examined between two calls of `yield_now`: one can have 64 KiB of expressions."""
@@ -39,16 +40,11 @@ HEADS_PER_YIELD = 500
 """Heads collected between two calls of `yield_now`: about a millisecond."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRule:
-    """A rule with its id, its canonical text, and the scope it is valid in (None: every
-    partition).
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedRule(StoredRule):
+    """A stored rule with its parsed form."""
 
-    id: str
     rule: Rule = field(repr=False)
-    text: str
-    scope: str | None
 
     @property
     def bytes(self) -> int:
@@ -61,16 +57,11 @@ class StoredRule:
         return f"Rule Asserted: {self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPhrase:
-    """A phrase with its id, `@name/arity`, its canonical text, and its scope (None: every
-    partition).
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedPhrase(StoredPhrase):
+    """A stored phrase with its parsed form."""
 
-    id: str
     phrase: Phrase = field(repr=False)
-    text: str
-    scope: str | None
 
     @property
     def bytes(self) -> int:
@@ -83,7 +74,7 @@ class StoredPhrase:
         return f"Phrase Asserted: {self.text}"
 
 
-StoredDefinition = StoredRule | StoredPhrase
+StoredDefinition = ParsedRule | ParsedPhrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +94,19 @@ class RulesOutcome:
     discarded: int = 0
 
 
-def stored_rule(rule: Rule) -> StoredRule:
+def stored_rule(rule: Rule) -> ParsedRule:
     """Give a rule its id.
 
     Its own name, or a digest of its text that ignores the names of variables.
     """
     bare = _bare(rule)
-    return StoredRule(rule.name or "r" + _digest(bare), rule, print_rule(bare), rule.scope)
+    return ParsedRule(rule.name or "r" + _digest(bare), print_rule(bare), rule.scope, rule=rule)
 
 
-def stored_phrase(phrase: Phrase) -> StoredPhrase:
+def stored_phrase(phrase: Phrase) -> ParsedPhrase:
     """Give a phrase its id."""
     text = print_phrase(replace(phrase, scope=None))
-    return StoredPhrase(f"@{phrase.signature}", phrase, text, phrase.scope)
+    return ParsedPhrase(f"@{phrase.signature}", text, phrase.scope, phrase=phrase)
 
 
 def stored_definition(definition: Definition) -> StoredDefinition:
@@ -129,10 +120,10 @@ class RuleBook:
     """
 
     def __init__(self) -> None:
-        self._rules: dict[tuple[str | None, str], StoredRule] = {}
+        self._rules: dict[tuple[str | None, str], ParsedRule] = {}
         self._visible: dict[str | None, RuleSet] = {}
         self._scopes: dict[str | None, int] = {}
-        self._phrases: dict[tuple[str | None, str], StoredPhrase] = {}
+        self._phrases: dict[tuple[str | None, str], ParsedPhrase] = {}
         self._checked: dict[str | None, RuleSet] = {}
         """Compiled sets of the last check, by scope: what it checks is mostly stored next."""
         self.version = 0
@@ -157,11 +148,11 @@ class RuleBook:
     def __len__(self) -> int:
         return len(self._rules) + len(self._phrases)
 
-    def all(self) -> list[StoredRule]:
+    def all(self) -> list[ParsedRule]:
         """Return every rule of every scope."""
         return list(self._rules.values())
 
-    def get(self, scope: str | None, rule_id: str) -> StoredRule | None:
+    def get(self, scope: str | None, rule_id: str) -> ParsedRule | None:
         """Return the rule of a scope with an id."""
         return self._rules.get((scope, rule_id))
 
@@ -185,7 +176,7 @@ class RuleBook:
         return rule_set
 
     def check(
-        self, added: Sequence[StoredRule], external: Modes = NO_MODES, yield_now: YieldNow = go_on
+        self, added: Sequence[ParsedRule], external: Modes = NO_MODES, yield_now: YieldNow = go_on
     ) -> list[tuple[str, ...]]:
         """Raise if rules cannot be stored.
 
@@ -236,7 +227,7 @@ class RuleBook:
         return list(cycles)
 
     def endless(
-        self, added: Iterable[StoredRule], yield_now: YieldNow = go_on
+        self, added: Iterable[ParsedRule], yield_now: YieldNow = go_on
     ) -> list[RuleWarning]:
         """Return a warning for each stored rule that recurses through a computed value.
 
@@ -260,7 +251,7 @@ class RuleBook:
         """
         return {*self._scopes, *(scope for scope, _ in self._phrases)}
 
-    def of(self, scope: str | None) -> list[StoredRule]:
+    def of(self, scope: str | None) -> list[ParsedRule]:
         """Return the rules with exactly this scope, in the order they were stored."""
         return (
             [stored for stored in self._rules.values() if stored.scope == scope]
@@ -268,7 +259,7 @@ class RuleBook:
             else []
         )
 
-    def add(self, stored: StoredRule) -> bool:
+    def add(self, stored: ParsedRule) -> bool:
         """Store a rule that was checked; return False if it is already stored."""
         key = (stored.scope, stored.id)
         if key in self._rules:
@@ -280,7 +271,7 @@ class RuleBook:
         self._visible.clear()
         return True
 
-    def remove(self, scope: str | None, rule_id: str) -> StoredRule | None:
+    def remove(self, scope: str | None, rule_id: str) -> ParsedRule | None:
         """Remove a rule and return it; None if it does not exist."""
         removed = self._rules.pop((scope, rule_id), None)
         if removed is not None:
@@ -300,7 +291,7 @@ class RuleBook:
         self.bytes += declared.bytes - (0 if before is None else before.bytes)
         self.version += 1
 
-    def withdraw(self, scope: str | None, phrase_id: str) -> StoredPhrase | None:
+    def withdraw(self, scope: str | None, phrase_id: str) -> ParsedPhrase | None:
         """Remove a phrase and return it; None if it does not exist."""
         removed = self._phrases.pop((scope, phrase_id), None)
         if removed is not None:
@@ -308,15 +299,15 @@ class RuleBook:
             self.version += 1
         return removed
 
-    def phrase(self, scope: str | None, phrase_id: str) -> StoredPhrase | None:
+    def phrase(self, scope: str | None, phrase_id: str) -> ParsedPhrase | None:
         """Return the phrase of a scope with an id."""
         return self._phrases.get((scope, phrase_id))
 
-    def phrases(self) -> list[StoredPhrase]:
+    def phrases(self) -> list[ParsedPhrase]:
         """Return every phrase of every scope, in the order of declaration."""
         return list(self._phrases.values())
 
-    def phrases_of(self, scope: str | None) -> list[StoredPhrase]:
+    def phrases_of(self, scope: str | None) -> list[ParsedPhrase]:
         """Return the phrases with exactly this scope."""
         return [declared for declared in self._phrases.values() if declared.scope == scope]
 
@@ -331,7 +322,7 @@ class RuleBook:
         }
 
     @staticmethod
-    def _chosen(rules: Iterable[StoredRule], scope: str | None) -> list[Rule]:
+    def _chosen(rules: Iterable[ParsedRule], scope: str | None) -> list[Rule]:
         return [stored.rule for stored in rules if stored.scope in (None, scope)]
 
 

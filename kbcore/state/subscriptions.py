@@ -65,7 +65,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class StoredSubscription:
     """A subscription to the answers of a goal.
 
     `goal` is its text, `scope` the partition where it is asked, None for the base partition. It
@@ -90,7 +90,7 @@ class Subscription:
         webhook = () if self.webhook is None else (self.webhook.url, self.webhook.secret)
         return entry_bytes(self.id, self.goal, self.scope, self.owner, *webhook)
 
-    def is_same(self, other: Subscription) -> bool:
+    def is_same(self, other: StoredSubscription) -> bool:
         """Return True if another subscription differs only in its end and in what was delivered."""
         return self == replace(other, expires_at=self.expires_at, delivered=self.delivered)
 
@@ -102,7 +102,7 @@ class Subscriptions:
     """
 
     def __init__(self) -> None:
-        self._known: Mapping[str, Subscription] = {}
+        self._known: Mapping[str, StoredSubscription] = {}
         self.version = 0
         self.bytes = 0
         """Approximate size of all subscriptions in bytes."""
@@ -110,14 +110,14 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._known)
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[StoredSubscription]:
         return iter(list(self._known.values()))
 
-    def get(self, id: str) -> Subscription | None:
+    def get(self, id: str) -> StoredSubscription | None:
         """Return a subscription, None if it does not exist."""
         return self._known.get(id)
 
-    def put(self, subscription: Subscription, now: StatePosition) -> None:
+    def put(self, subscription: StoredSubscription, now: StatePosition) -> None:
         """Add or replace a subscription; `now` is the state from which its changes are delivered.
 
         One that renews a subscription to the same goal keeps its age and what was delivered.
@@ -145,11 +145,11 @@ class Subscriptions:
         gone = set(ids)
         self._replace({id: each for id, each in self._known.items() if id not in gone})
 
-    def restore(self, known: Iterable[Subscription]) -> None:
+    def restore(self, known: Iterable[StoredSubscription]) -> None:
         """Replace all subscriptions with those of a snapshot."""
         self._replace({each.id: each for each in known})
 
-    def _replace(self, known: Mapping[str, Subscription]) -> None:
+    def _replace(self, known: Mapping[str, StoredSubscription]) -> None:
         self._known = known
         self.bytes = sum(each.bytes for each in known.values())
         self.version += 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
 
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
-from kbcore.state.episodes.episodes import Episodes
+from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.episodes.purges import Purges
 from kbcore.state.idempotency import AnsweredRequests, CommittedTransactions
 from kbcore.state.intervals import EARLIER_KEY, earlier_of
@@ -141,7 +141,7 @@ class Tenant:
         self.failed: KBError | None = None
         self.committed = CommittedTransactions()
         self.answered = AnsweredRequests()
-        self.episodes = Episodes()
+        self.episodes = StoredEpisodes()
         self.purges = Purges()
         self.subscriptions = Subscriptions()
         self.rules = RuleBook()

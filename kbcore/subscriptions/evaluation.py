@@ -15,8 +15,8 @@ from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
 from kbcore.retraction.changes import ComponentChanges, Unfollowed
 from kbcore.retraction.programs import Programs
-from kbcore.retraction.rows import Rows
-from kbcore.state.changes import Removed
+from kbcore.retraction.rows import RowSet
+from kbcore.state.changes import RemovedFacts
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
@@ -40,8 +40,8 @@ class FactChanges:
 class Difference(NamedTuple):
     """Answers that hold only now, and answers that held only before."""
 
-    appeared: Rows
-    disappeared: Rows
+    appeared: RowSet
+    disappeared: RowSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,16 @@ def goal_rules(
     return GoalRules(head, rules, visible, stored)
 
 
-def all_answers(reasoner: Reasoner, partition: Partition, goal: GoalRules, budget: Budget) -> Rows:
+def all_answers(
+    reasoner: Reasoner, partition: Partition, goal: GoalRules, budget: Budget
+) -> RowSet:
     """Return all answers of a goal; the caller holds a lock of the tenant.
 
     Raises BudgetExceeded.
     """
     symbols, count = reasoner.solve_once(partition, goal.rules, goal.head, budget)
     budget.check_answers(count)
-    return Rows(symbols, count, goal.head.arity)
+    return RowSet(symbols, count, goal.head.arity)
 
 
 def followed(
@@ -126,15 +128,15 @@ def followed(
     schema = goal.schema
     if schema not in goal.rules.derived:
         own = changed.get(schema, FactChanges([], []))
-        return Difference(Rows.of(own.added, schema.arity), Rows.of(own.removed, schema.arity))
+        return Difference(RowSet.of(own.added, schema.arity), RowSet.of(own.removed, schema.arity))
     denied = partition.denied(goal.rules.deniable) | (goal.rules.deniable & frozenset(changed))
     removed = [
-        Removed(relation, partition.name, facts.removed, [])
+        RemovedFacts(relation, partition.name, facts.removed, [])
         for relation, facts in changed.items()
         if facts.removed
     ]
     added = {
-        relation: Rows.of(facts.added, relation.arity)
+        relation: RowSet.of(facts.added, relation.arity)
         for relation, facts in changed.items()
         if facts.added
     }
@@ -146,7 +148,7 @@ def followed(
             changes.follow()
             entry = changes.changes.get(goal.rules.conclusions(schema))
             if entry is None:
-                return Difference(*[Rows(array("I"), 0, schema.arity)] * 2)
+                return Difference(*[RowSet(array("I"), 0, schema.arity)] * 2)
             return Difference(_joined(entry.new, schema.arity), _joined(entry.fallen, schema.arity))
         except Unfollowed:
             return None
@@ -179,8 +181,8 @@ def _read(rule: Rule) -> set[str]:
     return {item.atom.predicate for item in rule.body if isinstance(item, Literal)}
 
 
-def _joined(parts: Sequence[Rows], arity: int) -> Rows:
+def _joined(parts: Sequence[RowSet], arity: int) -> RowSet:
     symbols = array("I")
     for rows in parts:
         symbols.extend(rows.symbols)
-    return Rows(symbols, sum(rows.count for rows in parts), arity)
+    return RowSet(symbols, sum(rows.count for rows in parts), arity)

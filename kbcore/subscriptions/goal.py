@@ -11,9 +11,9 @@ from kbcore.errors import BudgetExceeded, EngineFault, KBError
 from kbcore.reason.ask import GOAL, Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.retraction.programs import Programs
-from kbcore.retraction.rows import Rows
+from kbcore.retraction.rows import RowSet
 from kbcore.state.partition import Partition, PartitionKey
-from kbcore.state.subscriptions import StatePosition, Subscription, Webhook
+from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbcore.state.tenant import Tenant
 from kbcore.subscriptions.evaluation import (
     Changed,
@@ -68,7 +68,7 @@ class StandingGoal:
         ttl_ms: int,
         expires_at: int,
     ) -> None:
-        self.subscription: Subscription | None = None
+        self.subscription: StoredSubscription | None = None
         self.owner: str | None = None
         self.id = id
         self.goal = goal
@@ -148,15 +148,15 @@ class StandingGoal:
 
         return stop
 
-    def symbols(self, evaluator: Evaluator, budget: Budget) -> Rows:
+    def symbols(self, evaluator: Evaluator, budget: Budget) -> RowSet:
         """Return the current answers in answer order; the caller holds the read lock."""
         arity = self.head.arity
         if self._answers is None:
-            return Rows(array("I"), 0, arity)
+            return RowSet(array("I"), 0, arity)
         rows = self._answers.match_rows([0] * arity, budget.yield_now)
         count = self._answers.counts().visible
         rows = evaluator.tenant.engine.sort(rows, arity, budget.offload, in_place=True)
-        return Rows(rows, count, arity)
+        return RowSet(rows, count, arity)
 
     def begin(self, evaluator: Evaluator, moment: StatePosition, budget: Budget) -> None:
         """Compute the answers; the caller holds a lock.
@@ -233,7 +233,7 @@ class StandingGoal:
 
     def current(
         self, evaluator: Evaluator, moment: StatePosition, budget: Budget
-    ) -> tuple[Rows, StatePosition]:
+    ) -> tuple[RowSet, StatePosition]:
         """Return the answers in the present state, and that state; the caller holds the read lock.
 
         Raises BudgetExceeded, and the error that ended the goal.
@@ -295,7 +295,7 @@ class StandingGoal:
     def _current_partition(self, tenant: Tenant) -> Partition:
         return tenant.partition(self.scope) or tenant.new_partition(self.scope)
 
-    def _evaluated(self, evaluator: Evaluator, partition: Partition, budget: Budget) -> Rows:
+    def _evaluated(self, evaluator: Evaluator, partition: Partition, budget: Budget) -> RowSet:
         before = budget.rows_made
         answers = all_answers(evaluator.reasoner, partition, self._known_rules, budget)
         derived = budget.rows_made - before
@@ -321,29 +321,29 @@ class StandingGoal:
             disappeared.chosen(id != NO_ROW for id in gone),
         )
 
-    def _known(self, rows: Rows) -> array[int]:
+    def _known(self, rows: RowSet) -> array[int]:
         return (
             array("I") if self._answers is None else self._answers.locate(rows.symbols, rows.count)
         )
 
-    def _matching(self, evaluator: Evaluator, rows: Rows) -> Rows:
+    def _matching(self, evaluator: Evaluator, rows: RowSet) -> RowSet:
         """Return the rows that have the constants of the goal, and equal values for equal
         variables.
         """
         pattern = goal_pattern(self.head.args, evaluator.tenant.find)
         if pattern is None or not rows.count:
-            return Rows(array("I"), 0, rows.arity)
+            return RowSet(array("I"), 0, rows.arity)
         if not any(pattern):
             return rows
         relation = evaluator.tenant.engine.relation(rows.arity)
         try:
             relation.insert(rows.symbols, rows.count)
             symbols, ids = relation.match(pattern)
-            return Rows(symbols, len(ids), rows.arity)
+            return RowSet(symbols, len(ids), rows.arity)
         finally:
             relation.drop()
 
-    def _compared(self, evaluator: Evaluator, answers: Rows) -> Difference:
+    def _compared(self, evaluator: Evaluator, answers: RowSet) -> Difference:
         """Return the difference between the known answers and others."""
         now = evaluator.tenant.engine.relation(answers.arity)
         try:
@@ -356,8 +356,8 @@ class StandingGoal:
         finally:
             now.drop()
         return Difference(
-            Rows(appeared, len(difference.only_there), answers.arity),
-            Rows(disappeared, len(difference.only_here), answers.arity),
+            RowSet(appeared, len(difference.only_there), answers.arity),
+            RowSet(disappeared, len(difference.only_here), answers.arity),
         )
 
     def _verify(
@@ -396,7 +396,7 @@ class StandingGoal:
             listener()
 
 
-def _keys(rows: Rows) -> set[tuple[int, ...]]:
+def _keys(rows: RowSet) -> set[tuple[int, ...]]:
     if not rows.arity:
         return {()} if rows.count else set()
     return set(zip(*[iter(rows.symbols)] * rows.arity, strict=True))

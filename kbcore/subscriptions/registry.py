@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from kbcore.errors import AlreadyExists, Forbidden, KBError, NotFound, RateLimited
 from kbcore.reason.budget import Budget
-from kbcore.retraction.rows import Rows
-from kbcore.state.subscriptions import StatePosition, Subscription
+from kbcore.retraction.rows import RowSet
+from kbcore.state.subscriptions import StatePosition, StoredSubscription
 from kbcore.state.tenant import Tenant
 from kbcore.subscriptions.evaluation import Changed
 from kbcore.subscriptions.goal import Evaluator, StandingGoal
@@ -26,7 +26,7 @@ it; its `ttl` if that is shorter."""
 _log = logging.getLogger("kbcore.subscriptions")
 
 
-class Node(NamedTuple):
+class RegistryNode(NamedTuple):
     """The part of a node that standing goals use.
 
     `new_budget` returns the budget for the work after one change, `now` the time in epoch
@@ -46,7 +46,7 @@ class StandingGoals:
     goal are those of the state after each commit. Readers hold the read lock.
     """
 
-    def __init__(self, evaluator: Evaluator, node: Node) -> None:
+    def __init__(self, evaluator: Evaluator, node: RegistryNode) -> None:
         self._tenant = evaluator.tenant
         self._evaluator = evaluator
         self._node = node
@@ -138,7 +138,7 @@ class StandingGoals:
         _end([goal], f"the standing goal {id} was ended")
         return True
 
-    def answers(self, goal: StandingGoal, budget: Budget) -> tuple[Rows, StatePosition]:
+    def answers(self, goal: StandingGoal, budget: Budget) -> tuple[RowSet, StatePosition]:
         """Return the current answers of a goal, and the state that they belong to.
 
         The caller holds the read lock. Raises the error that ended the goal, and BudgetExceeded.
@@ -181,7 +181,7 @@ class StandingGoals:
             self._expired = {id for id in self._expired if known.get(id) is not None}
             return tuple(sorted(self._expired))
 
-    def to_renew(self) -> list[Subscription]:
+    def to_renew(self) -> list[StoredSubscription]:
         """Return the subscriptions that were used, with their new ends, where the stored end is
         behind by half of the `ttl`.
         """
@@ -299,7 +299,7 @@ class StandingGoals:
             self._tenant.observer = self.observe
         return gone
 
-    def _restored(self, known: Subscription, now: int) -> StandingGoal:
+    def _restored(self, known: StoredSubscription, now: int) -> StandingGoal:
         """Return the goal of a subscription, which its first reader evaluates."""
         expires_at = max(known.expires_at, now + min(known.ttl, GRACE_MS))
         body = parse_body(known.goal)

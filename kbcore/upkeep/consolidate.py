@@ -27,13 +27,14 @@ from kbplanner.engine.backend import Attribute
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
+from kbtypes.results import ConsolidateOutcome
 
 _FACT_BYTES = 512
 """Maximum size of a summary in a log record without its first argument and predicate, in bytes."""
 
 
 @dataclass(slots=True)
-class Group:
+class SummaryGroup:
     """A group of facts: their number, and the times of the first and the last assertion."""
 
     predicate: str
@@ -55,24 +56,8 @@ class _Decisions:
     """
 
     partition: Partition | None
-    groups: list[Group] = field(default_factory=list)
+    groups: list[SummaryGroup] = field(default_factory=list)
     replaced: list[tuple[str, str, str]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class ConsolidateOutcome:
-    """The changes a consolidation made or (`dry_run`) would make.
-
-    `facts` are the new or changed summaries and `consolidated` the number of facts in their groups.
-    `removed` counts summaries that were replaced or whose group became too small. `timestamp` is in
-    epoch milliseconds.
-    """
-
-    consolidated: int
-    facts: list[Row]
-    removed: int
-    timestamp: int
-    dry_run: bool
 
 
 class ConsolidationLock:
@@ -107,23 +92,22 @@ def consolidate(
                 decisions = _decide(
                     tenant, tenant.partition(scope), predicates, min_group_size, budget
                 )
-            outcome = ConsolidateOutcome(
-                sum(group.count for group in decisions.groups),
-                [],
-                len(decisions.replaced),
-                now,
-                dry_run,
-            )
+            timestamp = now
             budget.check_answers(len(decisions.groups))
             if not dry_run:
                 try:
                     for changes in _records(decisions, scope):
                         check = _check(target, tenant, scope, decisions.partition)
-                        outcome.timestamp = target.commit(changes, check).at
+                        timestamp = target.commit(changes, check).at
                 except Outdated:
                     continue
-            outcome.facts = list(_rows(tenant, decisions, scope, budget, dry_run))
-            return outcome
+            return ConsolidateOutcome(
+                sum(group.count for group in decisions.groups),
+                list(_rows(tenant, decisions, scope, budget, dry_run)),
+                len(decisions.replaced),
+                timestamp,
+                dry_run,
+            )
 
 
 def _decide(
@@ -136,7 +120,7 @@ def _decide(
     decisions = _Decisions(partition)
     if partition is None:
         return decisions
-    summaries: dict[tuple[str, str, str], Group] = {}
+    summaries: dict[tuple[str, str, str], SummaryGroup] = {}
     for stored in sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity)):
         schema = stored.schema
         chosen = predicates is None or schema.predicate in predicates
@@ -167,7 +151,7 @@ def _decide(
 
 def _groups(
     tenant: Tenant, stored: StoredRelation, min_group_size: int, budget: Budget
-) -> Iterator[Group]:
+) -> Iterator[SummaryGroup]:
     arity = stored.schema.arity
     rows, ids = stored.relation.match([0] * arity)
     firsts = rows[0::arity]
@@ -196,7 +180,7 @@ def _groups(
                 spans[symbol] = (min(start, at), max(end, at))
     symbols = sorted(counts)
     for symbol, text in zip(symbols, tenant.engine.texts(array("I", symbols)), strict=True):
-        yield Group(stored.schema.predicate, text, counts[symbol], *spans[symbol])
+        yield SummaryGroup(stored.schema.predicate, text, counts[symbol], *spans[symbol])
 
 
 def _existing_summaries(
@@ -271,7 +255,11 @@ def _rows(
 
 
 def _row(
-    tenant: Tenant, partition: Partition | None, group: Group, scope: str | None, dry_run: bool
+    tenant: Tenant,
+    partition: Partition | None,
+    group: SummaryGroup,
+    scope: str | None,
+    dry_run: bool,
 ) -> Row:
     schema = RelationSchema(group.predicate + SUFFIX, 2)
     args = [group.first, str(group.count)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kbcore.context.salience import Scores
@@ -15,22 +14,7 @@ from kbcore.state.facts import Row
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.evict import Eviction, UpkeepTarget, evict, expired, still_expired, total
-
-
-@dataclass(slots=True)
-class DecayOutcome:
-    """The facts that decay removed or (`dry_run`) would remove: counts of expired and faded ones,
-    and rows.
-
-    `truncated` is True if there are more facts than rows. Times are epoch milliseconds.
-    """
-
-    expired: int
-    evicted: int
-    timestamp: int
-    dry_run: bool
-    atoms: list[Row] = field(default_factory=list)
-    truncated: bool = False
+from kbtypes.results import DecayOutcome
 
 
 def decay(
@@ -76,9 +60,8 @@ def decay(
                     why if dry_run else None,
                 )
             )
-    outcome = DecayOutcome(total(expired_parts), total(faded), now, dry_run)
-    listed = len(listed_rows)
-    outcome.truncated = listed == budget.max_answers and listed < outcome.expired + outcome.evicted
+    counts, timestamp, listed = (total(expired_parts), total(faded)), now, len(listed_rows)
+    truncated = listed == budget.max_answers and listed < sum(counts)
     if not dry_run:
         expired_parts, expired_at = evict(
             target, tenant, expired_parts, EvictReason.EXPIRED, still_expired
@@ -86,17 +69,11 @@ def decay(
         faded, faded_at = evict(
             target, tenant, faded, EvictReason.FADED, _still_faded(scores, threshold)
         )
-        counts = total(expired_parts), total(faded)
-        if counts != (outcome.expired, outcome.evicted):
+        timestamp = max(now, expired_at, faded_at)
+        if counts != (counts := (total(expired_parts), total(faded))):
             listed_rows = _evicted_rows(listed_rows, [*expired_parts, *faded])
-        outcome = replace(
-            outcome,
-            expired=counts[0],
-            evicted=counts[1],
-            timestamp=max(now, expired_at, faded_at),
-        )
-    outcome.atoms = [row for _, _, row in listed_rows]
-    return outcome
+    atoms = [row for _, _, row in listed_rows]
+    return DecayOutcome(*counts, atoms, timestamp, dry_run, truncated)
 
 
 def _sorted(tenant: Tenant, part: Eviction, budget: Budget) -> Eviction:

@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 from kbcore.context.summaries import SUFFIX, is_summary
 from kbcore.reason.budget import Budget
-from kbcore.state.episodes.episodes import Episode
 from kbcore.state.facts import FactRows, Row
 from kbcore.state.intervals import EARLIER_KEY, RESERVED_KEYS, earlier_of
 from kbcore.state.partition import StoredRelation
@@ -22,6 +21,7 @@ from kbcore.state.tenant import Tenant
 from kbcore.upkeep.evict import RECORD_BYTES
 from kbcore.upkeep.sources import supported
 from kbplanner.engine.backend import Attribute
+from kbtypes.episodes import Episode
 
 SUBJECT, EPISODE, SPEAKER, BEFORE = "subject", "episode", "speaker", "before"
 """The ways to select what a purge removes."""

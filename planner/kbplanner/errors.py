@@ -1,61 +1,24 @@
-"""The root of all errors, and the errors of the language and its compiler.
-
-An error carries data, not prose: `code` (one word of the error table), `message` (one sentence for
-a person) and `details` (a JSON object or None). Only the HTTP package knows status codes.
-"""
+"""Errors of the language and its compiler; those that clients know come from `kbtypes`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
+from kbtypes.errors import BudgetExceeded, InvalidInput, KBError, RuleSyntaxError
 
-class KBError(Exception):
-    """Base class of all errors that kbcore raises.
-
-    `code` names the kind for programs, `message` describes it for a person, `details` holds data
-    for programs.
-    """
-
-    code: ClassVar[str] = "INTERNAL_ERROR"
-
-    def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.details: dict[str, Any] | None = dict(details) if details else None
-
-
-class InvalidInput(KBError):
-    """A request or text that cannot be accepted; `details` names the field where one is at
-    fault.
-    """
-
-    code = "VALIDATION_ERROR"
-
-    @classmethod
-    def at(cls, field: str, problem: str) -> InvalidInput:
-        """Name one offending field: message `field: problem`, details `{"fields": {field:
-        [problem]}}`.
-        """
-        return cls(f"{field}: {problem}", {"fields": {field: [problem]}})
-
-
-class RuleSyntaxError(InvalidInput):
-    """A text in the rule language with one or more errors.
-
-    `errors` is a list of `{line, column, endColumn, code, message, hint, source}`; lines and
-    columns count from 1, columns in code points.
-    """
-
-    def __init__(self, message: str, errors: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__(message, {"errors": [dict(error) for error in errors]})
-        self.errors = [dict(error) for error in errors]
-
-    def within(self, path: str) -> RuleSyntaxError:
-        """Return the same error, naming the field that holds the text."""
-        placed = RuleSyntaxError(f"{path}: {self.message}", self.errors)
-        placed.details = {"errors": placed.errors, "fields": {path: [self.message]}}
-        return placed
+__all__ = [
+    "BudgetExceeded",
+    "Cancelled",
+    "EngineFault",
+    "ExternalRecursion",
+    "InvalidInput",
+    "KBError",
+    "RecursiveAggregate",
+    "RefusedExtremum",
+    "RuleSyntaxError",
+    "UnboundArgument",
+    "UnsafeRule",
+]
 
 
 class UnsafeRule(InvalidInput):
@@ -145,22 +108,6 @@ class ExternalRecursion(InvalidInput):
             {"kind": "external-recursion", "predicates": list(predicates)},
         )
         self.predicates = list(predicates)
-
-
-class BudgetExceeded(KBError):
-    """Work that exceeded its budget: `limit` names the budget, `value` is its size, `rule` the rule
-    at work, if any.
-    """
-
-    code = "BUDGET_EXCEEDED"
-
-    def __init__(self, message: str, limit: str, value: int, rule: str | None = None) -> None:
-        super().__init__(message, {"limit": limit, "value": value, "rule": rule})
-
-    @classmethod
-    def of_run(cls, limit: str, value: int, rule: str | None = None) -> BudgetExceeded:
-        """Return the error of a run or a model that reached a limit."""
-        return cls(f"the evaluation exceeded its budget {limit} of {value}", limit, value, rule)
 
 
 class Cancelled(KBError):

@@ -20,7 +20,7 @@ from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkFacts, BulkOptions
 from kbplanner.compile.bulkplan import BulkPlan, ClauseVersion
 from kbplanner.ir.conditions import generate
 from kbplanner.ir.operators import GENERATOR
-from kbplanner.ir.program import Aggregation
+from kbplanner.ir.program import AggregateClause
 from kbplanner.ir.terms import Variable
 from kbplanner.ir.values.compute import compute
 from kbplanner.ir.values.pattern import compile_pattern, matches
@@ -261,7 +261,7 @@ class DuckDBRun:
 
         if clauses.has_aggregates(version):
             return self._groups(version, DUCKDB.text(clauses.groups_of(version, DUCKDB)))
-        context = clauses.Context.of(round_, self._constants.__getitem__, DUCKDB)
+        context = clauses.ClauseContext.of(round_, self._constants.__getitem__, DUCKDB)
         for at, item in enumerate(version.items):
             if clauses.is_call(item):
                 query = clauses.arguments_of(version, at, context)
@@ -318,7 +318,9 @@ class DuckDBRun:
         from kbplugins.bulk_sql.values import finished
 
         functions = {
-            item.target: item.function for item in version.items if isinstance(item, Aggregation)
+            item.target: item.function
+            for item in version.items
+            if isinstance(item, AggregateClause)
         }
         name = f"kb_groups_{version.head}"
         self._run(f"CREATE TABLE {name} AS {query}")

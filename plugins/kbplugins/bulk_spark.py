@@ -21,7 +21,7 @@ from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkFacts, BulkOptions
 from kbplanner.compile.bulkplan import BulkPlan, ClauseVersion
 from kbplanner.ir.conditions import generate
 from kbplanner.ir.operators import GENERATOR
-from kbplanner.ir.program import Aggregation
+from kbplanner.ir.program import AggregateClause
 from kbplanner.ir.terms import Variable
 from kbplanner.ir.values.compute import compute
 from kbplanner.ir.values.pattern import compile_pattern, matches
@@ -314,7 +314,7 @@ class SparkRun:
 
         if clauses.has_aggregates(version):
             return self._groups(version, SPARK.text(clauses.groups_of(version, SPARK)))
-        context = clauses.Context.of(round_, self._constants.__getitem__, SPARK)
+        context = clauses.ClauseContext.of(round_, self._constants.__getitem__, SPARK)
         for at, item in enumerate(version.items):
             if clauses.is_call(item):
                 query = clauses.arguments_of(version, at, context)
@@ -366,7 +366,9 @@ class SparkRun:
     def _groups(self, version: ClauseVersion, query: str) -> str:
         """Return the query of the rows of a clause with aggregates, after their values have ids."""
         functions = {
-            item.target: item.function for item in version.items if isinstance(item, Aggregation)
+            item.target: item.function
+            for item in version.items
+            if isinstance(item, AggregateClause)
         }
         self._session.udf.register("kb_finished", _finished)
         finished = []

@@ -100,7 +100,7 @@ class FileCoordinator:
         )
         self._id = uuid.uuid4().hex
         self._held: set[Lease] = set()
-        self._watches: set[_Watch] = set()
+        self._watches: set[_FileWatch] = set()
         self._closed = threading.Event()
         try:
             self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -202,13 +202,13 @@ class FileCoordinator:
             ]
         return sorted(held, key=lambda each: each.name)
 
-    def watch(self, prefix: str) -> _Watch:
+    def watch(self, prefix: str) -> _FileWatch:
         """Compare listings; a change is noticed within a tenth of a second."""
-        watch = _Watch(self, prefix)
+        watch = _FileWatch(self, prefix)
         self._watches.add(watch)
         return watch
 
-    def forget_watch(self, watch: _Watch) -> None:
+    def forget_watch(self, watch: _FileWatch) -> None:
         """Drop a closed watch."""
         self._watches.discard(watch)
 
@@ -371,7 +371,7 @@ class FileCoordinator:
             raise NotReady("the coordinator is closed")
 
 
-class _Watch:
+class _FileWatch:
     """Changes between listings."""
 
     def __init__(self, coordinator: FileCoordinator, prefix: str) -> None:
@@ -380,7 +380,7 @@ class _Watch:
         self._pending: deque[Change] = deque()
         self._seen = coordinator.leases(prefix)
 
-    def __iter__(self) -> _Watch:
+    def __iter__(self) -> _FileWatch:
         return self
 
     def __next__(self) -> Change:

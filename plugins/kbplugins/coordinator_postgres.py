@@ -124,7 +124,7 @@ class PostgresCoordinator:
         self._connection: Any = None
         self._closed = False
         self._held: set[Lease] = set()
-        self._watches: set[_Watch] = set()
+        self._watches: set[_PostgresWatch] = set()
         try:
             with self._lock:
                 self._create_table()
@@ -191,18 +191,18 @@ class PostgresCoordinator:
         """Select the rows that have not ended."""
         return held_rows(self._run(LIST, {"prefix": encode_name(prefix)}))
 
-    def watch(self, prefix: str) -> _Watch:
+    def watch(self, prefix: str) -> _PostgresWatch:
         """Compare listings, after each notification and when the next lease ends.
 
         The watch has a connection of its own. GAP is reported after a lost connection.
         """
         if self._closed:
             raise NotReady("the coordinator is closed")
-        watch = _Watch(self, self._driver, encode_name(prefix))
+        watch = _PostgresWatch(self, self._driver, encode_name(prefix))
         self._watches.add(watch)
         return watch
 
-    def forget_watch(self, watch: _Watch) -> None:
+    def forget_watch(self, watch: _PostgresWatch) -> None:
         """Drop a closed watch."""
         self._watches.discard(watch)
 
@@ -261,7 +261,7 @@ class PostgresCoordinator:
             connection.close()
 
 
-class _Watch:
+class _PostgresWatch:
     """Changes between listings, on a connection that listens."""
 
     def __init__(self, coordinator: PostgresCoordinator, driver: Driver, prefix: bytes) -> None:
@@ -279,7 +279,7 @@ class _Watch:
             self.close()
             raise
 
-    def __iter__(self) -> _Watch:
+    def __iter__(self) -> _PostgresWatch:
         return self
 
     def __next__(self) -> Change:

@@ -16,14 +16,14 @@ from kbserver import operations
 from kbserver.accounting import Accounting
 from kbserver.answers import JSON
 from kbserver.events.streams import EventHub
-from kbserver.fast_path import Entry
+from kbserver.fast_path import FastPath
 from kbserver.freeing import free_arguments
 from kbserver.http.body_memory import Bodies
 from kbserver.http.compress import VARY, compressed, compressible, wanted_by
 from kbserver.http.etags import weakened
 from kbserver.http.request_context import current_request, release
 from kbserver.idempotency import Idempotency
-from kbserver.mcp.rpc import Failure
+from kbserver.mcp.rpc import RpcFailure
 from kbserver.mcp.transport import Transport
 from kbserver.operations import need_of
 from kbserver.process.instruments import gauge
@@ -93,7 +93,7 @@ def create_app(
         "kbcore.bodies": bodies,
     }
     operations.install(app)
-    app.register_error_handler(Failure, failed)
+    app.register_error_handler(RpcFailure, failed)
     app.after_request(mark_deprecated)
     mount(app, runtime)
     guard = Guard(runtime, plugin=runtime.plugins.listens("kb_http_authenticate"))
@@ -107,7 +107,7 @@ def create_app(
     runtime.metrics.on_collect(gauge(HTTP_BODY_BYTES, lambda: bodies.bytes))
     runtime.metrics.on_collect(gauge(MCP_SUBSCRIBERS, lambda: len(mcp.streams)))
 
-    app.wsgi_app = Entry(  # type: ignore[method-assign]
+    app.wsgi_app = FastPath(  # type: ignore[method-assign]
         app.wsgi_app,
         runtime,
         accounting,

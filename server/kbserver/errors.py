@@ -30,26 +30,7 @@ from kbcore.errors import (
     StorageFull,
 )
 from kbserver.rate_headers import rate_headers, used_up
-
-STATUS: dict[str, int] = {
-    "VALIDATION_ERROR": 400,
-    "UNAUTHORIZED": 401,
-    "FORBIDDEN": 403,
-    "NOT_FOUND": 404,
-    "CONFLICT": 409,
-    "FOLLOWER_READ_ONLY": 409,
-    "LOG_TRUNCATED": 410,
-    "PAYLOAD_TOO_LARGE": 413,
-    "BUDGET_EXCEEDED": 422,
-    "RATE_LIMITED": 429,
-    "INTERNAL_ERROR": 500,
-    "LLM_NOT_CONFIGURED": 501,
-    "LLM_FAILED": 502,
-    "PLUGIN_FAILED": 502,
-    "NOT_READY": 503,
-    "STORAGE_FULL": 507,
-}
-"""The status of each error code."""
+from kbtypes.errors import STATUS
 
 _CODES_OF_HTTP = {
     404: "NOT_FOUND",
@@ -145,7 +126,7 @@ def answer_of(error: BaseException, id: str = "-") -> ErrorAnswer:
 def _kb_answer(error: KBError, id: str) -> ErrorAnswer:
     headers = {}
     if isinstance(error, RateLimited):
-        wait = max(1, math.ceil(error.retry_after))
+        wait = max(1, math.ceil(error.retry_after or 0))
         headers = {"Retry-After": str(wait), **rate_headers(used_up(error.details, wait))}
     elif (seconds := getattr(error, "retry_after", None)) is not None:
         headers["Retry-After"] = str(seconds)

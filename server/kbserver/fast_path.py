@@ -68,7 +68,7 @@ class _Route:
     need: Need
 
 
-class Entry:
+class FastPath:
     """The outermost WSGI layer: makes the request, and answers it or passes it on to Flask.
 
     `guard` is None if authentication and limits are off. Without `fast_path` Flask answers every

@@ -23,7 +23,7 @@ from kbcore.durable.request_key import carrying_out
 from kbcore.errors import Conflict, InvalidInput, KBError
 from kbcore.node.runtime import Runtime
 from kbcore.state.changes import ChangeSet, NoteAnswer, Outdated
-from kbcore.state.idempotency import ANSWER_BYTES, Answer, Answered, Outcome, RequestKey
+from kbcore.state.idempotency import ANSWER_BYTES, Answered, IdempotentAnswer, Outcome, RequestKey
 from kbserver.answers import as_json
 from kbserver.http.json_body import read_body
 from kbserver.http.request_context import RequestContext, bodies, current_request, read_headers
@@ -179,7 +179,7 @@ class Idempotency:
                 self._in_progress.pop(keyed.entry, None)
 
 
-def _stored(response: Response, outcome: Outcome | None) -> Answer:
+def _stored(response: Response, outcome: Outcome | None) -> IdempotentAnswer:
     """Return an answer as it is stored: a large body is replaced."""
     headers = [pair for pair in response.headers if pair[0].lower() not in _NOT_STORED]
     body = response.get_data()
@@ -188,7 +188,7 @@ def _stored(response: Response, outcome: Outcome | None) -> Answer:
         body = short.get_data()
         headers = [pair for pair in headers if pair[0].lower() != "content-type"]
         headers.append(("Content-Type", short.content_type))
-    return Answer(response.status_code, tuple(headers), body.decode())
+    return IdempotentAnswer(response.status_code, tuple(headers), body.decode())
 
 
 def _without_body(outcome: Outcome | None, status: int) -> Response:

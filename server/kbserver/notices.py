@@ -1,5 +1,5 @@
-"""Notices about a request that was accepted: ignored fields, predicates that do not exist. Answers
-carry them in headers.
+"""Notices about a request that was accepted: ignored fields, instants that look like seconds,
+predicates that do not exist. Answers carry them in headers.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from kbcore.reason.predicates import UnknownPredicate
+from kbcore.reason.predicates import MissingPredicate
 
 IGNORED_HEADER = "X-Ignored-Fields"
+TIMES_HEADER = "X-Time-Warnings"
 UNKNOWN_HEADER = "X-Unknown-Predicates"
 MAX_NAMES = 20
 """Ignored fields that are named; `...` stands for the others."""
@@ -50,7 +51,12 @@ class IgnoredFields:
         )
 
 
-def unknown_headers(unknown: Sequence[UnknownPredicate]) -> dict[str, str]:
+def time_header(warnings: Iterable[str]) -> tuple[str, str]:
+    """Return the header that has the warnings of instants."""
+    return TIMES_HEADER, "; ".join(encoded(warning, "%;") for warning in warnings)
+
+
+def unknown_headers(unknown: Sequence[MissingPredicate]) -> dict[str, str]:
     """Return the header that names the predicates without facts and rules; none if all exist."""
     if not unknown:
         return {}
@@ -58,7 +64,7 @@ def unknown_headers(unknown: Sequence[UnknownPredicate]) -> dict[str, str]:
     return {UNKNOWN_HEADER: ", ".join(names)}
 
 
-def shown_unknown(unknown: Sequence[UnknownPredicate]) -> dict[str, list[dict[str, Any]]]:
+def shown_unknown(unknown: Sequence[MissingPredicate]) -> dict[str, list[dict[str, Any]]]:
     """Return the member of a tool result that names the predicates without facts and rules; none if
     all exist.
     """

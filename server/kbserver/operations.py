@@ -81,7 +81,7 @@ COUNTED = {"X-Total-Count": {**COUNT, "description": "Of a page: how many there 
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class OperationReply:
     """A successful response: description, shape per media type, and headers with schemas."""
 
     description: str
@@ -92,16 +92,16 @@ class Reply:
 
 def as_text(
     description: str, *, status: int = 200, headers: Mapping[str, Json] | None = None
-) -> Reply:
+) -> OperationReply:
     """Declare a response of plain text."""
-    return Reply(description, {PLAIN: TEXT}, status, headers or {})
+    return OperationReply(description, {PLAIN: TEXT}, status, headers or {})
 
 
 def as_object(
     description: str, shape: Shape, *, status: int = 200, headers: Mapping[str, Json] | None = None
-) -> Reply:
+) -> OperationReply:
     """Declare a response of JSON."""
-    return Reply(description, {JSON: shape}, status, headers or {})
+    return OperationReply(description, {JSON: shape}, status, headers or {})
 
 
 Work = Callable[[TenantKB, Json, bool, int], Json]
@@ -160,7 +160,7 @@ class Operation:
     routes: tuple[str, ...]
     respond: Callable[..., Response]
     role: str
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[OperationReply, ...] = ()
     about: About = About.TENANT
     counted: bool = True
     body: type[Body] | None = None
@@ -291,7 +291,7 @@ _BY_ROUTE: dict[tuple[str, str], Operation] = {}
 
 
 def operation(
-    *routes: str, role: str, replies: tuple[Reply, ...] = (), **more: Any
+    *routes: str, role: str, replies: tuple[OperationReply, ...] = (), **more: Any
 ) -> Callable[[Callable[..., Response]], Operation]:
     """Declare an operation; `more` are fields of `Operation` by name."""
 

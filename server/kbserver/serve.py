@@ -40,7 +40,7 @@ from kbserver.cluster.node_owners import NodeOwners
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.forwarding.forwarder import Forwarder, Owners
 from kbserver.forwarding.private import PrivateApp
-from kbserver.forwarding.proofs import Proofs, WorkerGate
+from kbserver.forwarding.proofs import HopProofs, WorkerGate
 from kbserver.forwarding.request_shards import RequestShards
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
@@ -633,7 +633,7 @@ def _servers(
         times=replace(times, idle=PRIVATE_IDLE_SECONDS),
         refused=refused,
     )
-    private.gate = WorkerGate(Proofs(worker.secret))
+    private.gate = WorkerGate(HopProofs(worker.secret))
     return [public, private]
 
 

@@ -22,12 +22,13 @@ from kbcore.clock import ManualClock
 from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render, render_changes
 from kbcore.context.text.tokens import tokens
-from kbcore.context.window import GOAL_RELEVANT, Entry, Window
+from kbcore.context.window import GOAL_RELEVANT
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.parser import parse_goal, parse_rule
 from kbplanner.syntax.printer import print_row
+from kbtypes.windows import Entry, Window
 
 RULES = """
 colleague_of(?x, ?y) :- works_at(?x, ?f), works_at(?y, ?f), ?x != ?y.

@@ -22,11 +22,11 @@ from talk import KINDS, NAMES, collection
 from kbcore import Config, open_runtime
 from kbcore.clock import ManualClock
 from kbcore.context.request import FACTS, NATURAL, WindowRequest
-from kbcore.context.window import Window
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.search.bm25 import LexicalIndex
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule
+from kbtypes.windows import Window
 
 START = 1_700_000_000_000
 HALF_LIFE_MS = Config().salience_half_life_ms

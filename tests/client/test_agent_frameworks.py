@@ -295,3 +295,23 @@ def test_the_programs_of_the_page_run():
     programs = re.findall(r"```agents\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     assert len(programs) == 5
     exec("\n".join(programs), {})
+
+
+def test_long_items_of_a_session_come_back_whole(family):
+    items = [
+        {"role": "user", "content": "Gr\u00fc\u00dfe. " * 12_000},
+        {"role": "user", "content": "hi"},
+    ]
+
+    async def run():
+        session = openai_agents.KBSession("s1", family)
+        await session.add_items(items)
+        assert await session.get_items() == items
+        assert [await session.pop_item(), await session.pop_item()] == items[::-1]
+        assert family.count("agent_item_part") == 0
+        await session.add_items(items)
+        await session.clear_session()
+        assert await session.get_items() == []
+        assert family.count("agent_item_part") == 0
+
+    asyncio.run(run())

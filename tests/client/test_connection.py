@@ -30,7 +30,7 @@ from kbcore_client import (
     errors,
     http,
 )
-from kbserver.errors import STATUS
+from kbtypes.errors import STATUS
 
 STORED = {"asserted": 1, "updated": 0, "timestamp": 1}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta
+
 import pytest
 
 from kbcore_client import Conflict, InvalidInput, NotFound
@@ -120,3 +122,42 @@ def test_what_was_known_and_what_happened(kb):
     kb.undo(seq=told.events[-1].seq)
     undone = kb.history("likes", limit=2).events
     assert [(each.cause, each.undoes) for each in undone] == [("undo", told.events[-1].seq)] * 2
+
+
+def test_messages_are_messages_in_every_client(kb):
+    messages = [
+        {"role": "user", "content": "likes(ann, tea)", "at": date(2026, 9, 1)},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "likes(bob, tea)"}],
+            "id": "m-1",
+        },
+        "likes(cid, tea)",
+    ]
+    at = datetime(2026, 9, 2)
+    done = kb.ingest(messages, speaker="ann", at=at, session="chat-1")
+    assert len(done.facts) == 3
+    listed = kb.episodes(session="chat-1").episodes
+    assert [(each.speaker, each.text) for each in listed] == [
+        ("ann", "likes(ann, tea)"), ("assistant", "likes(bob, tea)"), ("ann", "likes(cid, tea)")
+    ]  # fmt: skip
+    assert [each.at for each in listed] == [1_788_220_800_000, *[1_788_307_200_000] * 2]
+    starts = {row["args"][0]: row["validFrom"] for row in kb.query("likes(?x, tea)").rows()}
+    assert starts == {"ann": 1_788_220_800_000, "bob": 1_788_307_200_000, "cid": 1_788_307_200_000}
+    assert kb.ingest(messages[1:2], session="chat-1", speaker="ann", at=at).facts == ()
+    with pytest.raises(Conflict):
+        kb.ingest([{**messages[1], "content": "likes(bob, rum)"}], session="chat-1")
+    with pytest.raises(InvalidInput, match=r"text\[0\]\.role: is required"):
+        kb.ingest([{"content": "x"}])
+    with pytest.raises(InvalidInput, match="text: must be"):
+        kb.ingest(3)
+
+
+def test_durations_and_dates_of_facts(kb):
+    kb.tell("visits(ann, rome)", valid_from=date(2026, 9, 1), ttl=timedelta(days=400))
+    kb.tell("visits(bob, rome)", valid_from="2026-09-01", ttl="400d")
+    rows = kb.query("visits(?x, rome)").rows()
+    assert {(row["validFrom"], row["ttl"]) for row in rows} == {(1_788_220_800_000, 34_560_000_000)}
+    assert len(kb.query("visits(?x, rome)", as_of=date(2026, 9, 1))) == 2
+    with pytest.warns(UserWarning, match="1788253210 looks like seconds"):
+        kb.tell("visits(cid, rome)", valid_from=1_788_253_210)

@@ -241,3 +241,21 @@ def test_the_program_of_the_page_runs():
     page = Path(__file__).parents[2] / "docs/how-to/keep-langgraph-memory.md"
     (program,) = re.findall(r"```langgraph\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     exec(program, {})
+
+
+def test_long_items_come_back_whole():
+    value = {"text": "Gr\u00fc\u00dfe. " * 12_000, "short": "tea"}
+    with connect("memory:") as kb:
+        store = KBStore(kb, ttl={"refresh_on_read": True})
+        store.put(("users", "ann"), "mail", value, ttl=5)
+        store.put(("users", "bob"), "mail", {"text": "short"})
+        assert store.get(("users", "ann"), "mail").value == value
+        assert [item.value for item in store.search(("users", "ann"))] == [value]
+        assert store.search((), query="gr\u00fc\u00dfe")[0].key == "mail"
+        assert kb.query("langgraph_value(?_, ?_, ?field, ?_)").dicts() == [
+            {"field": "short"},
+            {"field": "text"},
+        ]
+        store.put(("users", "ann"), "mail", {"text": "short"})
+        assert store.get(("users", "ann"), "mail").value == {"text": "short"}
+        assert kb.count("langgraph_part") == 0

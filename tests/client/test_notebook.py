@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbcore_client import connect
-from kbcore_client.markup import Report
+from kbtypes.markup import Report
 
 if not all(map(find_spec, ("IPython", "ipykernel", "nbclient", "pandas"))):
     if os.environ.get("KB_TEST_EXTRAS") == "required":

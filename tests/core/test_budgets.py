@@ -29,7 +29,7 @@ from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbplanner.compile import build
 from kbplanner.engine import relation
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
 RULES = """
@@ -78,7 +78,7 @@ def test_no_limit_is_raised_above_the_setting():
     with runtime(query_max_rows=500, query_max_answers=10, query_timeout_ms=77) as node:
         wanted = RequestLimits(10**9, 10**9, 10**12, 10**15, 10**9)
         with node.knowledge_base()._budget(wanted) as budget:
-            assert budget.limits == Limits(500, node.limits.bytes, node.limits.steps)
+            assert budget.limits == RunLimits(500, node.limits.bytes, node.limits.steps)
             assert (budget.max_answers, budget.timeout_ms) == (10, 77)
 
 

@@ -15,7 +15,7 @@ import kbcore
 from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.retraction import cascade, changes
-from kbcore.retraction.rows import MAX_GROUPS, MIN_GROUP_SIZE, Rows
+from kbcore.retraction.rows import MAX_GROUPS, MIN_GROUP_SIZE, RowSet
 from kbcore.state.facts import Fact
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.terms import Atom
@@ -385,7 +385,7 @@ def test_groups_of_rows_share_their_constants():
         arity, count = draw.randrange(1, 4), draw.randrange(1, 120)
         spans = [draw.choice([1, 1, 3, 59]) for _ in range(arity)]
         rows = sorted({tuple(1 + draw.randrange(span) for span in spans) for _ in range(count)})
-        candidates = Rows.of(rows, arity)
+        candidates = RowSet.of(rows, arity)
         patterns = candidates.patterns(engine)
         sizes = [len({row[column] for row in rows}) for column in range(arity)]
         fewest = min(sizes)
@@ -408,5 +408,5 @@ def test_groups_of_rows_share_their_constants():
         grouped += len(patterns) > 1
         flags = [draw.random() < 0.5 for _ in rows]
         kept = [row for row, flag in zip(rows, flags, strict=True) if flag]
-        assert candidates.chosen(flags) == Rows.of(kept, arity)
+        assert candidates.chosen(flags) == RowSet.of(kept, arity)
     assert grouped > 2

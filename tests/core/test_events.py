@@ -11,7 +11,7 @@ from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.embed import EmbeddedKB
 from kbcore.errors import InvalidInput
-from kbcore.events.events import KINDS, Event, Place, Wanted
+from kbcore.events.events import KINDS, ChangeEvent, Place, Wanted
 from kbcore.node.opening import open_runtime
 
 NOW = 1_700_000_000_000
@@ -221,7 +221,7 @@ SCOPES = st.sampled_from([None, "s", "*"])
 
 
 @given(
-    st.builds(Event, st.sampled_from(KINDS), st.just(0), SCOPES, NAMES, st.just({})),
+    st.builds(ChangeEvent, st.sampled_from(KINDS), st.just(0), SCOPES, NAMES, st.just({})),
     st.one_of(st.none(), NAMES),
     st.one_of(st.none(), st.frozensets(st.sampled_from(KINDS))),
 )

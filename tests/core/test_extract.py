@@ -18,7 +18,7 @@ from kbcore.context.request import WindowRequest
 from kbcore.embed import EmbeddedKB
 from kbcore.errors import InvalidInput, ModelFailed, ModelNotConfigured, ProviderFailed, TooLarge
 from kbcore.language.chunks import chunks
-from kbcore.language.names import Names, name_key, predicate_name
+from kbcore.language.names import NameTable, name_key, predicate_name
 from kbcore.plug.ports import Completion
 
 DOWN = ProviderFailed("scripted answered 400", "refused")
@@ -108,7 +108,7 @@ def test_predicates_are_spelt_alike(text: str) -> None:
 
 
 def test_known_spellings_win() -> None:
-    names = Names()
+    names = NameTable()
     names.know_predicate("worksAt", 2)
     names.know(["ann_lee", "42", "ACME Corp."])
     assert (names.predicate("works at", 2), names.predicate("works at", 3)) == (
@@ -125,7 +125,7 @@ def test_known_spellings_win() -> None:
 
 @given(st.text(max_size=30))
 def test_names_are_settled(text: str) -> None:
-    names = Names()
+    names = NameTable()
     once = names.name(text)
     assert names.name(once) == once
     names.know([once])

@@ -532,6 +532,7 @@ def test_options_of_a_window_are_checked_by_name(family, options, problem):
 
 def test_prose_is_kept_as_episodes_where_the_setting_says_so():
     with open_kb(config=Config(extraction_fallback="episode")) as kb:
+        kb.add_episode("ann", "hi")
         done = kb.ingest(["ann: hello\nthere", "nice\nday", "likes(ann, tea)"])
         assert (done.episodes, done.unread) == (2, (1, 2, 3, 4))
         statements = [(speaker, text) for speaker, text, _ in kb.ask("said(?x, ?y, ?z)")]

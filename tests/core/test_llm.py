@@ -18,7 +18,7 @@ from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.errors import ModelFailed, PluginFailed, ProviderFailed, RateLimited
 from kbcore.llm.breaker import Breaker
-from kbcore.llm.model import Model, model_check
+from kbcore.llm.model import LanguageModel, model_check
 from kbcore.llm.structured import BadAnswer, array, ask_json, fraction, object_of
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import Completion, CompletionRequest, Message, Usage
@@ -38,7 +38,7 @@ class Bench:
         self.usages: list[Usage] = []
         self.waits: list[float] = []
         config = Config(**settings)
-        self.model = Model(
+        self.model = LanguageModel(
             self.provider,
             config,
             self.clock,

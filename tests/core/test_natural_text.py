@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from kbcore.context.text.notes import moment_text
 from kbcore.context.text.phrases import reason_text, rule_phrase, sentence, words
 from kbcore.context.text.render import render
-from kbcore.context.window import OTHER, Contradiction, Entry, Provenance, Window
+from kbcore.context.window import OTHER
 from kbplanner.ir.phrases import Phrase, phrase_problem
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_atom
 from kbplanner.syntax.printer import print_row
+from kbtypes.windows import Contradiction, Entry, Provenance, Window
 
 NOW = 1_700_000_000_000
 GOLDEN = Path(__file__).parent / "golden" / "window.txt"

@@ -20,7 +20,7 @@ from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.evaluate import race
 from kbplanner.evaluate.grounding import GroundRun
 from kbplanner.ir.terms import Atom
@@ -245,7 +245,7 @@ def test_all_answers_of_a_recursion_are_proved_by_one_evaluation_in_full(node, r
     (literal,) = parse_goal("even(n0, ?y)").body
     read = mock.patch.object(GroundRun, "read", autospec=True, side_effect=GroundRun.read)
     with (
-        mock.patch.object(prover, "LOWEST_LIMITS", Limits(rows=1)),
+        mock.patch.object(prover, "LOWEST_LIMITS", RunLimits(rows=1)),
         mock.patch.object(prover, "ANSWERS_PER_RUN", 2),
         mock.patch.object(race, "HEAD_START_STEPS", 1),
         mock.patch.object(race, "HEAD_START_STEPS_PER_FACT", 0),

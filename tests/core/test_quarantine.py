@@ -21,7 +21,7 @@ from kbcore.node.runtime import Runtime
 from kbcore.node.shard import overdue
 from kbcore.node.shard_layout import SYSTEM, shard_of
 from kbcore.offline.migrate import check_storage, copy_storage
-from kbcore.state.catalog import MAX_DROPS, Catalog, Database
+from kbcore.state.catalog import MAX_DROPS, Catalog, DatabaseEntry
 from kbplanner.engine.engine import Engine
 
 SHARDS = 2
@@ -235,7 +235,7 @@ def test_drops_in_a_directory_pass_as_json(system) -> None:
     assert Directory.from_json(directory.to_json()) == directory
 
 
-def catalog(*databases: Database, drops: dict[str, int] | None = None) -> Catalog:
+def catalog(*databases: DatabaseEntry, drops: dict[str, int] | None = None) -> Catalog:
     made = Catalog(Engine)
     made.mirror(databases, drops or {}, (), used=False)
     return made
@@ -262,7 +262,12 @@ def test_the_memory_of_drops_is_bounded_and_what_it_forgets_is_quarantined() -> 
     system.record_drop("d1", 0)  # an older one: the later time stays
     assert len(system.drops) == MAX_DROPS
     assert system.drops["d1"] == 1
-    shard = catalog(Database("d0", 0), Database("d1", 1), Database("d2", 3), Database("e", 5))
+    shard = catalog(
+        DatabaseEntry("d0", 0),
+        DatabaseEntry("d1", 1),
+        DatabaseEntry("d2", 3),
+        DatabaseEntry("e", 5),
+    )
     for name in ("d0", "d1", "d2"):
         shard.need_tenant(name, "t", 7)
     changes, unknown = overdue(system, shard)

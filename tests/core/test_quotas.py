@@ -11,6 +11,7 @@ from support.http import make_runtime
 from kbcore.errors import RateLimited
 from kbcore.operations.subscriptions.subscribing import DurableSubscription
 from kbcore.state.changes import AssertFacts, AssertRows, ChangeSet, ForkScope, MergeScope
+from kbcore.state.episodes.episodes import episode_bytes
 from kbcore.state.facts import Fact, FactRows
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.ir.phrases import Phrase
@@ -175,7 +176,8 @@ def sizes(runtime, tenant="t"):
     """The size of the entries of a tenant as it is kept, and as a recount gives it."""
     state = runtime.find_tenant("default", tenant)
     rules = [*state.rules.all(), *state.rules.phrases()]
-    recount = sum(each.bytes for each in (*rules, *state.episodes, *state.subscriptions))
+    recount = sum(each.bytes for each in (*rules, *state.subscriptions))
+    recount += sum(map(episode_bytes, state.episodes))
     return state.stored_bytes - state.engine.bytes, recount
 
 

@@ -44,10 +44,10 @@ from kbcore.state.changes import (
 from kbcore.state.episodes.episodes import NewEpisode
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact, FactRows
-from kbcore.state.idempotency import Answer, RequestKey
+from kbcore.state.idempotency import IdempotentAnswer, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.rulebook import stored_rule
-from kbcore.state.subscriptions import StatePosition, Subscription, Webhook
+from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Variable
 from kbplanner.syntax.parser import parse_rule
@@ -134,12 +134,12 @@ WRITTEN: list[tuple[Change, str]] = [
         '{"op":"purge","id":"x","by":"subject","rows":[],"episodes":[],"goals":["g"]}',
     ),
     (
-        PutSubscription(Subscription("g", "p(?x)", None, 1000, 1, 1001)),
+        PutSubscription(StoredSubscription("g", "p(?x)", None, 1000, 1, 1001)),
         '{"op":"subscribe","is":{"id":"g","goal":"p(?x)","s":null,"ttl":1000,"created":1,"expires":1001}}',
     ),
     (
         PutSubscription(
-            Subscription(
+            StoredSubscription(
                 "g",
                 "p(?x)",
                 "s",
@@ -164,7 +164,7 @@ WRITTEN: list[tuple[Change, str]] = [
     ),
     (NoteAnswer(RequestKey("k", "00"), None), '{"op":"answer","req":["k","00"],"is":null}'),
     (
-        NoteAnswer(RequestKey("k", "00"), Answer(200, (("ETag", "x"),), "ok")),
+        NoteAnswer(RequestKey("k", "00"), IdempotentAnswer(200, (("ETag", "x"),), "ok")),
         '{"op":"answer","req":["k","00"],"is":[200,[["ETag","x"]],"ok"]}',
     ),
     (ForkScope(None, "s", True), '{"op":"fork","from":null,"s":"s","over":true}'),

@@ -10,12 +10,13 @@ from support.runtimes import BASE
 
 import kbcore
 from kbcore.config import Config
-from kbcore.context.request import Bucket, WindowRequest
+from kbcore.context.request import WindowRequest
 from kbcore.errors import ConfigError, PluginFailed
 from kbcore.node.opening import open_runtime
 from kbcore.plug.conformance.tokenizer import TokenizerConformance
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_rule
+from kbtypes.windows import Bucket
 
 
 class Letters:

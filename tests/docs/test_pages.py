@@ -24,7 +24,7 @@ from kbcore.plug import hookspecs
 from kbplanner.errors import KBError
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
-from kbserver.errors import STATUS
+from kbtypes.errors import STATUS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")])

@@ -184,8 +184,8 @@ def test_a_missing_manifest_is_detected() -> None:
 def test_a_segment_of_another_log_is_refused() -> None:
     files, _ = log_of(2)
     data = content(files, FIRST)
-    header = segment.Header.decode(bytes(data[:64]))
-    data[:64] = segment.Header(b"another log's id", header.epoch, 1, 0, 0).encode()
+    header = segment.SegmentHeader.decode(bytes(data[:64]))
+    data[:64] = segment.SegmentHeader(b"another log's id", header.epoch, 1, 0, 0).encode()
     with pytest.raises(LogCorrupted, match="a segment of log"):
         open_wal(files)
 
@@ -234,7 +234,7 @@ def test_an_empty_newer_segment_is_removed_and_one_with_records_is_kept() -> Non
     old = manifest.decode(bytes(content(files, manifest.NAME)), "/data")
     shorter = manifest.Manifest(old.log_id, old.epoch, old.segments[:-1], (), old.segments[-2] - 1)
     content(files, manifest.NAME)[:] = manifest.encode(shorter)
-    stray = segment.Header(bytes(16), 1, len(payloads) + 1, 0, 0).encode() + bytes(500)
+    stray = segment.SegmentHeader(bytes(16), 1, len(payloads) + 1, 0, 0).encode() + bytes(500)
     files.names[segment.name_of(len(payloads) + 1)] = type(files.names[FIRST])(bytearray(stray))
     found, _ = read_all(files)
     assert found == payloads

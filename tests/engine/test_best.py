@@ -34,12 +34,12 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import PLENTY, check_failing_allocations, finish
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
 ADD, MIN = 0, 7
-UNLIMITED = Limits()
+UNLIMITED = RunLimits()
 FUELS = [1, 37, 5000, PLENTY]
 
 
@@ -403,7 +403,7 @@ def test_demand_that_comes_later_continues_the_run(make):
 def test_budgets_of_rows_are_exact(make, rows):
     edges = graph(1, low=1)
     world = World(make(), STARTS, edges)
-    run = world.open(shortest(), Limits(rows=rows))
+    run = world.open(shortest(), RunLimits(rows=rows))
     with pytest.raises(BudgetExceeded) as caught:
         finish(run)
     assert caught.value.details["limit"] == "derivedRows"

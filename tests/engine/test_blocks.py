@@ -26,7 +26,7 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import PLENTY, finish
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
@@ -196,7 +196,7 @@ def test_budgets_of_rows_are_exact():
     engine, edges = engine_with(100, random_pairs(2, 100, 300))
     compiled = engine.load(asm.closure())
     for rows in (2048, 2049, 2500, 5001):
-        run = engine.open_run(compiled, [edges], limits=Limits(rows=rows))
+        run = engine.open_run(compiled, [edges], limits=RunLimits(rows=rows))
         with pytest.raises(BudgetExceeded):
             finish(run, 5000)
         assert run.stats().rows_made == run.relation(1).counts().rows == rows

@@ -24,11 +24,11 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import PLENTY, check_failing_allocations, finish
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
-UNLIMITED = Limits()
+UNLIMITED = RunLimits()
 
 
 def congruence(with_parts):
@@ -159,7 +159,7 @@ def test_a_name_changes_its_class_seldom():
     pairs = [(f"n{i}", f"n{i + 1}") for i in range(4095)]
     random.Random(3).shuffle(pairs)
     world = World(Engine(), pairs)
-    run = world.open(congruence(False), Limits(rows=4096 * 13))
+    run = world.open(congruence(False), RunLimits(rows=4096 * 13))
     with pytest.raises(
         BudgetExceeded
     ):  # by the pairs: the classes take at most 1 + log2(n) rows a name
@@ -172,7 +172,7 @@ def test_a_name_changes_its_class_seldom():
 def test_budgets_of_rows():
     world = World(Engine(), drawn(5, 50, 80))
     for rows in (1, 7, 60):
-        run = world.open(congruence(False), Limits(rows=rows))
+        run = world.open(congruence(False), RunLimits(rows=rows))
         with pytest.raises(BudgetExceeded) as caught:
             finish(run)
         assert caught.value.details["limit"] == "derivedRows"

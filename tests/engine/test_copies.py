@@ -13,7 +13,7 @@ from support.examples import examples
 from support.reference.engine import ReferenceEngine
 
 from engine import assembler as asm
-from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Limits, RunState
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault
 
@@ -253,7 +253,7 @@ def test_a_dropped_relation_is_refused_for_good(engine):
 def test_runs_whose_relation_was_dropped(engine):
     relation = filled(engine, [(i + 1, i + 2) for i in range(50)])
     words = asm.closure()
-    runs = [engine.open_run(engine.load(words), [relation], (), Limits()) for _ in range(3)]
+    runs = [engine.open_run(engine.load(words), [relation], (), RunLimits()) for _ in range(3)]
     assert runs[0].step(1 << 20) == RunState.DONE
     made = runs[0].relation(1).counts().live
     relation.drop()

@@ -31,7 +31,7 @@ from engine.assembler import (
 )
 from engine.programs import PLENTY, finish
 from engine.test_groups import flat, rows_of
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, Cancelled
 
@@ -316,16 +316,16 @@ def test_budgets_beside_rows_of_bits():
     world = World(edges=60)
     rows = sum(map(len, beside(world)))
     for limits, name in (
-        (Limits(rows=START_ROWS + 500), "derivedRows"),
-        (Limits(rows=rows - 1), "derivedRows"),
-        (Limits(steps=9_000), "steps"),
+        (RunLimits(rows=START_ROWS + 500), "derivedRows"),
+        (RunLimits(rows=rows - 1), "derivedRows"),
+        (RunLimits(steps=9_000), "steps"),
     ):
         run = world.open(*BESIDE, limits=limits)
         with pytest.raises(BudgetExceeded) as error:
             finish(run)
         assert error.value.details["limit"] == name
         run.close()
-    run = world.open(*BESIDE, limits=Limits(rows=rows))
+    run = world.open(*BESIDE, limits=RunLimits(rows=rows))
     assert finish(run) == RunState.DONE
 
 
@@ -442,10 +442,10 @@ def test_budgets():
     stats = run.stats()
     run.close()
     for limits, name in (
-        (Limits(rows=stats.rows_made - 1), "derivedRows"),
-        (Limits(steps=stats.steps // 2), "steps"),
-        (Limits(bytes=8 * START_ROWS), "memoryBytes"),
-        (Limits(bytes=8 * stats.rows_made), "memoryBytes"),
+        (RunLimits(rows=stats.rows_made - 1), "derivedRows"),
+        (RunLimits(steps=stats.steps // 2), "steps"),
+        (RunLimits(bytes=8 * START_ROWS), "memoryBytes"),
+        (RunLimits(bytes=8 * stats.rows_made), "memoryBytes"),
     ):
         run = world.open(*rules, limits=limits)
         with pytest.raises(BudgetExceeded) as exceeded:
@@ -454,7 +454,7 @@ def test_budgets():
         if name == "derivedRows":
             assert exceeded.value.details["rule"] == "2"
         run.close()
-    run = world.open(*rules, limits=Limits(rows=stats.rows_made, steps=stats.steps))
+    run = world.open(*rules, limits=RunLimits(rows=stats.rows_made, steps=stats.steps))
     assert finish(run) == RunState.DONE
     run.close()
 
@@ -524,7 +524,7 @@ def test_threads_stop_at_budgets_and_when_cancelled():
     finish(run)
     steps = run.stats().steps
     run.close()
-    run = world.open(*rules, limits=Limits(steps=steps // 2))
+    run = world.open(*rules, limits=RunLimits(steps=steps // 2))
     with pytest.raises(BudgetExceeded):
         finish(run, 5000)
     run.close()

@@ -24,11 +24,11 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import PLENTY, check_failing_allocations, closure_of, finish
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
-UNLIMITED = Limits()
+UNLIMITED = RunLimits()
 EDGE, PATH, PAIR = range(3)
 
 
@@ -167,7 +167,7 @@ def test_rows_count_once(make):
     run = world.open(closure())
     finish(run)
     assert run.stats().rows_made == 2 * 55
-    run = world.open(closure(), Limits(rows=54))
+    run = world.open(closure(), RunLimits(rows=54))
     with pytest.raises(BudgetExceeded):
         finish(run)
 

@@ -27,7 +27,7 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import PLENTY, finish
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
@@ -306,12 +306,12 @@ def test_budgets_of_rows_are_exact():
     total = run.stats().rows_made
     run.close()
     for rows in (300, 301, 1000, total - 1):
-        run = world.open(words, Limits(rows=rows))
+        run = world.open(words, RunLimits(rows=rows))
         with pytest.raises(BudgetExceeded):
             finish(run, 5000)
         assert run.stats().rows_made == run.relation(3).counts().rows == rows
         run.close()
-    run = world.open(words, Limits(rows=total))
+    run = world.open(words, RunLimits(rows=total))
     assert finish(run) == RunState.DONE
 
 

@@ -9,7 +9,7 @@ import pytest
 from engine import assembler as asm
 from kbplanner._engine import ffi, lib
 from kbplanner.engine import binding
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import EngineFault
 
@@ -54,7 +54,7 @@ def test_lost_handles_are_given_back():
     plan = engine.load(asm.closure())
     base = engine.bytes
     for fuel in (0, 1, 100):
-        run = engine.open_run(plan, [relation], (), Limits())
+        run = engine.open_run(plan, [relation], (), RunLimits())
         if fuel:
             run.step(fuel)
         run.relation(1)

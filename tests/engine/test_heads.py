@@ -25,7 +25,7 @@ from engine.assembler import (
 )
 from engine.programs import PLENTY, finish
 from engine.test_intersect import engine_with, flat, rows_of
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.errors import BudgetExceeded
 
 FUELS = [1, 61, PLENTY]
@@ -122,11 +122,11 @@ def test_budgets_of_rows_are_exact():
     compiled = engine.load(plan(SLOTS[:3], component(join(FULL, 0, 2)), answer=2))
     total = len(joined(left, right))
     for rows in (1, 64, 700, total - 1):
-        run = engine.open_run(compiled, relations, limits=Limits(rows=rows))
+        run = engine.open_run(compiled, relations, limits=RunLimits(rows=rows))
         with pytest.raises(BudgetExceeded):
             finish(run, 777)
         assert run.stats().rows_made == run.relation(2).counts().rows == rows
-    finish(engine.open_run(compiled, relations, limits=Limits(rows=total)))
+    finish(engine.open_run(compiled, relations, limits=RunLimits(rows=total)))
 
 
 def test_each_allocation_fails_once():
@@ -249,7 +249,7 @@ def test_heads_with_computed_symbols(fuel):
     concat = [OP["CALL"], 10, 2, 2, 1, 1]
     steps = rule(1, scan(0, DELTA, load(0), load(1)), concat, emit(1, 2, 0))
     code = plan([(2, BASE), (2, DERIVED)], component(steps), answer=1, registers=3)
-    run = engine.open_run(engine.load(code), relations, (), Limits())
+    run = engine.open_run(engine.load(code), relations, (), RunLimits())
     finish(run, fuel)
     found = rows_of(run.relation(1))
     texts = {(engine.text(b), engine.text(a)) for b, a in found}

@@ -26,7 +26,7 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import PLENTY, finish
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
@@ -268,11 +268,11 @@ def test_budgets_of_rows_are_exact():
     finish(run)
     total = run.stats().rows_made
     for rows in (1, 63, 64, 65, total - 1):
-        run = engine.open_run(compiled, [relation], limits=Limits(rows=rows))
+        run = engine.open_run(compiled, [relation], limits=RunLimits(rows=rows))
         with pytest.raises(BudgetExceeded):
             finish(run, 5000)
         assert run.stats().rows_made == run.relation(1).counts().rows == rows
-    finish(engine.open_run(compiled, [relation], limits=Limits(rows=total)))
+    finish(engine.open_run(compiled, [relation], limits=RunLimits(rows=total)))
 
 
 def test_each_allocation_fails_once():

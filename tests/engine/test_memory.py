@@ -7,7 +7,7 @@ from array import array
 import pytest
 
 from engine import assembler as asm
-from kbplanner.engine.backend import Attribute, Limits, RunState
+from kbplanner.engine.backend import Attribute, RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
@@ -274,7 +274,7 @@ def test_symbols_of_a_run_that_fails_are_taken_back_unless_somebody_knows_them()
     numbers.insert(flat([(texts[i % 20], texts[i]) for i in range(400)]), 400)
     plan = engine.load(asm.computing())
     before = engine.symbols, engine.bytes
-    for limits in (Limits(rows=50), Limits(steps=300), Limits(bytes=20_000)):
+    for limits in (RunLimits(rows=50), RunLimits(steps=300), RunLimits(bytes=20_000)):
         run = engine.open_run(plan, [numbers], (), limits)
         while run.step(10) == RunState.PAUSED and engine.symbols == before[0]:
             pass
@@ -283,7 +283,7 @@ def test_symbols_of_a_run_that_fails_are_taken_back_unless_somebody_knows_them()
             run.step(1 << 30)
         assert engine.symbols == before[0]
         run.close()
-    run = engine.open_run(plan, [numbers], (), Limits(rows=50))
+    run = engine.open_run(plan, [numbers], (), RunLimits(rows=50))
     run.step(20)
     made = engine.symbols - before[0]
     assert made > 0
@@ -315,7 +315,7 @@ def test_computed_values_count_against_the_budget_of_the_run():
         ),
         answer=1,
     )
-    run = engine.open_run(engine.load(words), [numbers], (), Limits(bytes=1_000_000))
+    run = engine.open_run(engine.load(words), [numbers], (), RunLimits(bytes=1_000_000))
     with pytest.raises(BudgetExceeded) as caught:
         run.step(1 << 30)
     assert caught.value.details == {"limit": "memoryBytes", "value": 1_000_000, "rule": "7"}

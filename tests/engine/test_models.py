@@ -8,7 +8,7 @@ from array import array
 import pytest
 
 from kbplanner._engine import ffi, lib
-from kbplanner.engine.backend import Limits, RunState, Truth
+from kbplanner.engine.backend import RunLimits, RunState, Truth
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.ground import NEGATED, NONE, Ground
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
@@ -29,7 +29,7 @@ def program(nodes, *rules):
 
 
 def values(engine, ground, fuel=1_000_000):
-    model = engine.model(ground, Limits())
+    model = engine.model(ground, RunLimits())
     while model.step(fuel) is not RunState.DONE:
         pass
     found = "".join(
@@ -68,7 +68,7 @@ def test_a_long_chain_takes_time_in_proportion(engine):
     steps = []
     for count in (10_000, 100_000):
         chain = program(count, *((i, no(i + 1)) for i in range(count - 1)))
-        model = engine.model(chain, Limits())
+        model = engine.model(chain, RunLimits())
         while model.step(100_000) is not RunState.DONE:
             pass
         assert list(model.values()[-3:]) == [Truth.FALSE, Truth.TRUE, Truth.FALSE]
@@ -79,15 +79,15 @@ def test_a_long_chain_takes_time_in_proportion(engine):
 
 def test_budgets_and_cancelling(engine):
     chain = program(50_000, *((i, no(i + 1)) for i in range(49_999)))
-    model = engine.model(chain, Limits(steps=10_000))
+    model = engine.model(chain, RunLimits(steps=10_000))
     with pytest.raises(BudgetExceeded) as caught:
         model.step(1_000_000)
     assert caught.value.details["limit"] == "steps"
     model.close()
     with pytest.raises(BudgetExceeded) as caught:
-        engine.model(chain, Limits(bytes=1000))
+        engine.model(chain, RunLimits(bytes=1000))
     assert caught.value.details["limit"] == "memoryBytes"
-    model = engine.model(chain, Limits())
+    model = engine.model(chain, RunLimits())
     assert model.step(1) is RunState.PAUSED
     with pytest.raises(EngineFault):
         model.values()
@@ -111,7 +111,7 @@ def test_budgets_and_cancelling(engine):
     ],
 )
 def test_arrays_that_make_no_sense_are_refused(engine, ground):
-    model = engine.model(ground, Limits())
+    model = engine.model(ground, RunLimits())
     with pytest.raises(EngineFault):
         model.step(1000)
     with pytest.raises(EngineFault):
@@ -155,13 +155,13 @@ def test_every_failed_allocation_leaves_the_engine_as_it_was():
 def test_a_model_that_is_lost_is_given_back():
     engine = Engine()
     before = engine.bytes
-    model = engine.model(program(3, (0, no(1))), Limits())
+    model = engine.model(program(3, (0, no(1))), RunLimits())
     assert engine.bytes > before
     del model
     gc.collect()
     engine.intern("the next call sweeps")
     assert engine.relation(1).counts().rows == 0
-    kept = engine.model(program(3, (0, no(1))), Limits())
+    kept = engine.model(program(3, (0, no(1))), RunLimits())
     engine.close()
     with pytest.raises(EngineFault):
         kept.step(1)

@@ -7,7 +7,7 @@ import pytest
 from engine import assembler as asm
 from engine.assembler import BASE, DELTA, DERIVED, FULL, OLD, emit, key, load, probe, rule, scan
 from engine.programs import GRAPHS, PLENTY, closure_of, finish, unreachable
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault
 
@@ -127,7 +127,7 @@ def test_tests_and_absence_count_what_passes(engine, facts):
 
 def test_a_budget_names_its_rule_and_keeps_the_counts(engine, facts):
     edges = facts(GRAPHS["chain"])
-    run = engine.open_run(engine.load(closure()), [edges], (), Limits(rows=100))
+    run = engine.open_run(engine.load(closure()), [edges], (), RunLimits(rows=100))
     run.profile()
     with pytest.raises(BudgetExceeded) as caught:
         finish(run)

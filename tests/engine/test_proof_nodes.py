@@ -13,7 +13,7 @@ from support.examples import examples
 from kbplanner import _proofs
 from kbplanner.engine import proof_nodes
 from kbplanner.engine.columns import dicts_of
-from kbplanner.engine.proof_nodes import LEAF, MISSING, Graph, Order, Steps, Tree
+from kbplanner.engine.proof_nodes import LEAF, MISSING, NodeGraph, Order, Steps, Tree
 
 FACTS = 8
 
@@ -162,10 +162,10 @@ def test_a_tree_has_the_nodes_of_the_model(below, depth):
         todo.extend(node["step"].get("body", ()))
 
 
-def graph_of(facts: array, steps: Steps, elided: str = "cut") -> Graph:
+def graph_of(facts: array, steps: Steps, elided: str = "cut") -> NodeGraph:
     """The same as a graph; facts have a height and alternatives."""
     node = {"fact": None, "kind": "leaf", "depth": 0, "premises": None, "alternatives": 0}
-    return Graph(
+    return NodeGraph(
         facts,
         [(f"a{fact}",) for fact in range(len(facts))],
         array("I", [0] * len(facts)),

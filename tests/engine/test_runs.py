@@ -23,7 +23,7 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import GRAPHS, PLENTY, closure_of, finish, one_rule, unreachable
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import SCRATCH_SYMBOLS, Engine
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 
@@ -117,9 +117,9 @@ def test_relations_of_a_run_can_only_be_read(engine, facts, rows, read):
 @pytest.mark.parametrize(
     ("limits", "name"),
     [
-        (Limits(rows=5), "derivedRows"),
-        (Limits(bytes=3000), "memoryBytes"),
-        (Limits(steps=50), "steps"),
+        (RunLimits(rows=5), "derivedRows"),
+        (RunLimits(bytes=3000), "memoryBytes"),
+        (RunLimits(steps=50), "steps"),
     ],
 )
 @pytest.mark.parametrize("fuel", [1, PLENTY])
@@ -150,7 +150,7 @@ def test_exact_budgets_are_enough(engine, facts):
     finish(run)
     stats = run.stats()
     run = engine.open_run(
-        compiled, base, limits=Limits(stats.rows_made, 2 * stats.bytes, stats.steps)
+        compiled, base, limits=RunLimits(stats.rows_made, 2 * stats.bytes, stats.steps)
     )
     assert finish(run) == RunState.DONE
     assert run.stats() == stats
@@ -158,11 +158,11 @@ def test_exact_budgets_are_enough(engine, facts):
 
 def test_new_budgets_count_from_now(engine, facts, rows):
     edges = facts([("a", "b"), ("b", "c")])
-    run = engine.open_run(engine.load(asm.reach()), [edges], limits=Limits(rows=3))
+    run = engine.open_run(engine.load(asm.reach()), [edges], limits=RunLimits(rows=3))
     run.seed(rows([("a",)]), 1)
     finish(run)
     edges.insert(rows([("c", "d"), ("d", "e"), ("e", "f")]), 3)
-    run.limit(Limits(rows=3, steps=1000, bytes=10_000))
+    run.limit(RunLimits(rows=3, steps=1000, bytes=10_000))
     assert finish(run) == RunState.DONE
     edges.insert(rows([("f", "g")]), 1)
     with pytest.raises(BudgetExceeded):
@@ -215,7 +215,7 @@ def test_a_product_meets_its_budget_and_not_the_machine(engine, facts):
         scan(0, FULL, load(1)),
         emit(1, 0, 1),
     )
-    run = engine.open_run(compiled, base, limits=Limits(bytes=1_000_000))
+    run = engine.open_run(compiled, base, limits=RunLimits(bytes=1_000_000))
     with pytest.raises(BudgetExceeded):
         run.step(PLENTY)
     assert run.stats().bytes <= 1_000_000
@@ -256,24 +256,24 @@ def test_a_small_goal_is_one_call(engine, facts):
     edges = facts([("a", "b"), ("b", "c"), ("c", "a"), ("x", "y")])
     run = engine.open_run(engine.load(asm.paths()), [edges])
     a, b, c, x, y = (engine.find(name) for name in "abcxy")
-    asked = run.ask([a], 2, [a, 0], Limits(), 1000)
+    asked = run.ask([a], 2, [a, 0], RunLimits(), 1000)
     assert (asked.state, list(asked.rows), asked.worked) == (
         RunState.DONE,
         [a, a, a, b, a, c],
         True,
     )
     assert asked.bytes > 0
-    asked = run.ask([a], 2, [a, b], Limits(), 1000)
+    asked = run.ask([a], 2, [a, b], RunLimits(), 1000)
     assert (list(asked.rows), asked.worked) == ([a, b], False)
-    assert run.ask([x], 2, [x, 0], Limits(), 1).rows is None  # not enough fuel: nothing is read
+    assert run.ask([x], 2, [x, 0], RunLimits(), 1).rows is None  # not enough fuel: nothing is read
     finish(run)
-    assert list(run.ask(None, 2, [x, 0], Limits(), 1).rows) == [x, y]
+    assert list(run.ask(None, 2, [x, 0], RunLimits(), 1).rows) == [x, y]
     with pytest.raises(EngineFault):
-        run.ask([a, b], 2, [a, 0], Limits(), 1000)
+        run.ask([a, b], 2, [a, 0], RunLimits(), 1000)
     with pytest.raises(EngineFault):
-        run.ask([a], 2, [a], Limits(), 1000)
+        run.ask([a], 2, [a], RunLimits(), 1000)
     edges.delete(edges.match([a, 0])[0], 1)
-    assert run.ask([b], 2, [b, 0], Limits(), 1000).state is RunState.STALE
+    assert run.ask([b], 2, [b, 0], RunLimits(), 1000).state is RunState.STALE
 
 
 def test_more_answers_than_the_buffer_holds_are_left_to_match(engine, facts):
@@ -281,7 +281,7 @@ def test_more_answers_than_the_buffer_holds_are_left_to_match(engine, facts):
     edges = facts([("hub", f"n{i}") for i in range(many)])
     run = engine.open_run(engine.load(asm.paths()), [edges])
     hub = engine.find("hub")
-    asked = run.ask([hub], 2, [hub, 0], Limits(), 1_000_000)
+    asked = run.ask([hub], 2, [hub, 0], RunLimits(), 1_000_000)
     assert (asked.state, asked.rows) == (RunState.DONE, None)
     assert len(run.relation(2).match([hub, 0])[1]) == many
 
@@ -327,7 +327,9 @@ def test_a_new_binding_costs_no_more_for_those_before_it(engine, facts):
 
     def cost(start: str) -> int:
         before = run.stats().steps
-        assert run.ask([shared, engine.find(start)], 3, [0], Limits(), 1_000_000).rows is not None
+        assert (
+            run.ask([shared, engine.find(start)], 3, [0], RunLimits(), 1_000_000).rows is not None
+        )
         return run.stats().steps - before
 
     costs = [cost(f"s{i}") for i in range(400)]
@@ -336,4 +338,4 @@ def test_a_new_binding_costs_no_more_for_those_before_it(engine, facts):
         array("I", [engine.find("s3"), engine.find("n400")]), 1
     )  # the base grows: then the others count again
     assert cost("s401") > 10 * costs[1]
-    assert engine.find("n400") in run.ask(None, 3, [0], Limits(), 1).rows
+    assert engine.find("n400") in run.ask(None, 3, [0], RunLimits(), 1).rows

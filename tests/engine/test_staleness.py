@@ -22,7 +22,7 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import finish
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 
 GRAPH = [("a", "b"), ("b", "c"), ("c", "a"), ("x", "y"), ("y", "z")]
 CHANGES = 64
@@ -34,7 +34,7 @@ def asked(engine, facts):
     edges = facts(GRAPH)
     run = engine.open_run(engine.load(asm.paths()), [edges])
     a = engine.find("a")
-    assert len(run.ask([a], 2, [a, 0], Limits(), 1000).rows) == 6
+    assert len(run.ask([a], 2, [a, 0], RunLimits(), 1000).rows) == 6
     return edges, run
 
 
@@ -46,7 +46,7 @@ def test_what_no_demand_reaches_does_not_concern_the_run(engine, rows, asked):
     edges.hide(rows([("y", "z")]), 1, True)
     assert run.check() is RunState.DONE
     edges.hide(rows([("y", "z")]), 1, False)
-    again = run.ask([a], 2, [a, 0], Limits(), 1000)
+    again = run.ask([a], 2, [a, 0], RunLimits(), 1000)
     assert (again.state, again.worked, len(again.rows)) == (RunState.DONE, False, 6)
     edges.delete(rows([("b", "c")]), 1)
     assert run.check() is RunState.STALE
@@ -65,9 +65,9 @@ def test_new_demand_meets_the_relation_as_it_is(engine, rows, asked):
     edges, run = asked
     edges.delete(rows([("y", "z")]), 1)
     x = engine.find("x")
-    assert len(run.ask([x], 2, [x, 0], Limits(), 1000).rows) == 2
+    assert len(run.ask([x], 2, [x, 0], RunLimits(), 1000).rows) == 2
     edges.insert(rows([("y", "z")]), 1)
-    assert len(run.ask([x], 2, [x, 0], Limits(), 1000).rows) == 4
+    assert len(run.ask([x], 2, [x, 0], RunLimits(), 1000).rows) == 4
 
 
 def test_rows_that_come_and_go_between_two_goals(engine, rows, asked):
@@ -75,7 +75,7 @@ def test_rows_that_come_and_go_between_two_goals(engine, rows, asked):
     edges.insert(rows([("c", "x")]), 1)
     edges.delete(rows([("x", "y")]), 1)
     a = engine.find("a")
-    assert len(run.ask([a], 2, [a, 0], Limits(), 1000).rows) == 8
+    assert len(run.ask([a], 2, [a, 0], RunLimits(), 1000).rows) == 8
     edges.delete(rows([("c", "x")]), 1)
     assert run.check() is RunState.STALE
 
@@ -85,7 +85,7 @@ def test_more_changes_than_are_remembered(engine, facts, rows):
     edges = facts([*GRAPH, *other])
     run = engine.open_run(engine.load(asm.paths()), [edges])
     a = engine.find("a")
-    run.ask([a], 2, [a, 0], Limits(), 1000)
+    run.ask([a], 2, [a, 0], RunLimits(), 1000)
     edges.delete(rows(other[:CHANGES]), CHANGES)
     assert run.check() is RunState.DONE  # and now they are behind
     edges.delete(rows(other[CHANGES : 2 * CHANGES]), CHANGES)
@@ -101,7 +101,7 @@ def test_rows_that_move_make_a_run_stale(engine, facts, rows):
     edges = facts([*GRAPH, *other])
     run = engine.open_run(engine.load(asm.paths()), [edges])
     a = engine.find("a")
-    run.ask([a], 2, [a, 0], Limits(), 1000)
+    run.ask([a], 2, [a, 0], RunLimits(), 1000)
     edges.delete(rows(other[:40]), 40)  # now more are dead than alive
     assert edges.counts().rows == 25
     assert run.check() is RunState.STALE
@@ -133,7 +133,7 @@ def test_rows_under_absence(engine, facts, rows):
     )
     run = engine.open_run(engine.load(words), [edges, banned])
     a, b = engine.find("a"), engine.find("b")
-    assert len(run.ask([a], 3, [a, 0], Limits(), 1000).rows) == 0
+    assert len(run.ask([a], 3, [a, 0], RunLimits(), 1000).rows) == 0
     banned.delete(rows([("x", "q")]), 1)
     banned.insert(rows([("y", "z")]), 1)
     assert run.check() is RunState.DONE
@@ -142,7 +142,7 @@ def test_rows_under_absence(engine, facts, rows):
     )  # the rule did not test this row, but a is in demand, so it may
     assert run.check() is RunState.STALE
     run = engine.open_run(engine.load(words), [edges, banned])
-    assert len(run.ask([b], 3, [b, 0], Limits(), 1000).rows) == 2
+    assert len(run.ask([b], 3, [b, 0], RunLimits(), 1000).rows) == 2
     banned.delete(rows([("a", "b")]), 1)
     assert run.check() is RunState.DONE
     banned.insert(rows([("b", "c")]), 1)

@@ -34,7 +34,7 @@ from engine.assembler import (
     same,
     scan,
 )
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine, opcodes
 from kbplanner.errors import BudgetExceeded, EngineFault
 from kbplanner.ir.limits import MAX_REGISTERS
@@ -340,7 +340,7 @@ def try_to_run(engine, words):
             relation.insert(flat, 6 if arity else 1)
             base.append(relation)
     run = engine.open_run(
-        compiled, base, [1 + i % 5 for i in range(words[3])], Limits(300, 1 << 20, 3000)
+        compiled, base, [1 + i % 5 for i in range(words[3])], RunLimits(300, 1 << 20, 3000)
     )
     try:
         if words[6] != asm.NO_SLOT:

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable
 
 from kbcore.language.reading import read_statements_of
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault, KBError
 from kbplanner.passes.check import check_rule
@@ -78,7 +78,7 @@ def loader(data: bytes) -> None:
                 relation.insert(rows, 6 if arity else 1)
                 base.append(relation)
         run = engine.open_run(
-            plan, base, [1 + i % 5 for i in range(words[3])], Limits(300, 1 << 20, 3000)
+            plan, base, [1 + i % 5 for i in range(words[3])], RunLimits(300, 1 << 20, 3000)
         )
         try:
             if words[6] != NO_SLOT:

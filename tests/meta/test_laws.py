@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("kbcore", "planner/kbplanner", "plugins/kbplugins", "server/kbserver")
+SOURCES = (
+    "clients/python/kbtypes", "kbcore", "planner/kbplanner", "plugins/kbplugins", "server/kbserver",
+)  # fmt: skip
 PYTHON = sorted(path for source_folder in SOURCES for path in (ROOT / source_folder).rglob("*.py"))
 C = [path for path in sorted((ROOT / "csrc").rglob("*.[ch]")) if path.parent.name != "python"]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
@@ -174,7 +176,7 @@ def test_one_write_path_and_one_table_of_statuses():
     filling = {*tests, "plugins/kbplugins/storage_wal/offline/tools.py"}
     assert appends - filling == {"kbcore/durable/commit.py"}
     assert {name(path) for path in PYTHON if re.search(r"^STATUS\b", source(path), re.M)} == {
-        "server/kbserver/errors.py"
+        "clients/python/kbtypes/errors.py"
     }
 
 

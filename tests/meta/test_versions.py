@@ -25,6 +25,8 @@ def test_every_package_has_the_version():
             versions[f"{name}/{file}"] = [json.loads((ROOT / name / file).read_text())["version"]]
     image = (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
     versions["deploy/Dockerfile"] = re.findall(r'image\.version="(.+?)"', image)
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    versions["the client that kbcore needs"] = re.findall(r'"kbcore-client==(.+)"', project)
     assert {name: each for name, each in versions.items() if each != [kbcore.__version__]} == {}
 
 

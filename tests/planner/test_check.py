@@ -10,7 +10,7 @@ from kbplanner.passes.check import check_fact, check_rule, check_statements
 from kbplanner.syntax.arity import arity_warnings, edit_distance, nearest_name
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import parse_program, parse_rule
-from kbplanner.syntax.statements import Span
+from kbplanner.syntax.statements import TextSpan
 
 X = Variable("x")
 
@@ -183,10 +183,16 @@ def test_upper_case_words_without_any_variable() -> None:
     text = "gp(X, Z) :- parent(X, Y), parent(Y, Z).\np(X) :- q(Y).\np(?x, X) :- q(?x, X)."
     assert check_statements(parse_program(text)) == [
         RuleWarning(
-            "looks-like-variable", '"X" is a constant here', "did you mean ?X?", Span(1, 1, 1, 40)
+            "looks-like-variable",
+            '"X" is a constant here',
+            "did you mean ?X?",
+            TextSpan(1, 1, 1, 40),
         ),
         RuleWarning(
-            "looks-like-variable", '"Z" is a constant here', "did you mean ?Z?", Span(1, 1, 1, 40)
+            "looks-like-variable",
+            '"Z" is a constant here',
+            "did you mean ?Z?",
+            TextSpan(1, 1, 1, 40),
         ),
     ]
 
@@ -209,21 +215,23 @@ def test_arity_warnings() -> None:
             "arity",
             "parent has 1 argument here and 2 elsewhere",
             "predicates of different arity are different predicates",
-            Span(2, 10, 2, 16),
+            TextSpan(2, 10, 2, 16),
         ),
         RuleWarning(
             "unknown-predicate",
             "no facts or rules for parnet/2",
             "did you mean parent/2?",
-            Span(2, 22, 2, 28),
+            TextSpan(2, 22, 2, 28),
         ),
         RuleWarning(
             "arity",
             "stored has 1 argument here and 2 or 3 elsewhere",
             "predicates of different arity are different predicates",
-            Span(2, 37, 2, 43),
+            TextSpan(2, 37, 2, 43),
         ),
-        RuleWarning("unknown-predicate", "no facts or rules for new/1", None, Span(2, 49, 2, 52)),
+        RuleWarning(
+            "unknown-predicate", "no facts or rules for new/1", None, TextSpan(2, 49, 2, 52)
+        ),
     ]
 
 
@@ -231,7 +239,7 @@ def test_a_fact_of_a_new_arity_is_warned_about_once() -> None:
     (warning,) = arity_warnings(
         parse_program("parent(a).\nparent(b).\nq :- parent(?x)."), {"parent": {2}}
     )
-    assert (warning.code, warning.span) == ("arity", Span(1, 1, 1, 11))
+    assert (warning.code, warning.span) == ("arity", TextSpan(1, 1, 1, 11))
 
 
 def test_edit_distance() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.test_diagnostics import golden_cases
 
 from kbplanner.check.codes import BY_CODE, BY_NAME, CODES, code_of
-from kbplanner.check.texts import NOTHING_STORED, Stored, check_goal, check_texts
+from kbplanner.check.texts import NOTHING_STORED, StoredProgram, check_goal, check_texts
 from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import InvalidInput, RuleSyntaxError
 from kbplanner.ir.schema import RelationSchema
@@ -23,8 +23,8 @@ from kbplanner.syntax.statements import RuleStatement
 PLANNER = Path(parser.__file__).parents[1]
 
 
-def names(text: str, stored: Stored | None = None) -> list[str]:
-    return [each.name for each in check_texts([text], stored or Stored())[0]]
+def names(text: str, stored: StoredProgram | None = None) -> list[str]:
+    return [each.name for each in check_texts([text], stored or StoredProgram())[0]]
 
 
 def errors(text: str) -> list[tuple[int, int, str, str, str | None]]:
@@ -51,7 +51,7 @@ def test_the_examples_of_a_code(code):
         assert [error["code"] for error in caught.value.errors] == [code.name]
         parse_program(examples.good)
         return
-    stored = NOTHING_STORED if examples.kind != "external" else Stored(external=PRICE)
+    stored = NOTHING_STORED if examples.kind != "external" else StoredProgram(external=PRICE)
     check = check_goal if examples.kind == "goal" else lambda text: check_texts([text], stored)[0]
     assert code.name in {each.name for each in check(examples.bad)}
     ignored = {"unknown-predicate"} if examples.kind == "goal" else set()
@@ -219,7 +219,7 @@ def test_texts_are_checked_together():
 
 
 def test_what_is_stored_counts():
-    stored = Stored({"parent": {2}}, (parse_rule("@r: child(?x, ?y) :- parent(?y, ?x)"),))
+    stored = StoredProgram({"parent": {2}}, (parse_rule("@r: child(?x, ?y) :- parent(?y, ?x)"),))
     assert names("son(?x) :- parent(_, ?x), child(?x, _), male(?x).", stored) == [
         "unknown-predicate",
         "unknown-predicate",
@@ -240,7 +240,7 @@ def test_many_similar_rules_are_checked_within_a_budget():
 
 
 def with_price(text: str) -> list[tuple[int, int, str | None]]:
-    findings = check_texts([text], Stored({"item": {1}}, external=PRICE))[0]
+    findings = check_texts([text], StoredProgram({"item": {1}}, external=PRICE))[0]
     unbound = [each for each in findings if each.severity == "error"]
     assert {each.name for each in unbound} <= {"unbound-argument"}
     assert "unknown-predicate" not in {each.name for each in findings}
@@ -262,7 +262,7 @@ def test_calls_that_nothing_binds_are_reported_where_they_are():
     assert with_price("some(?p) :-\n  item(a),\n  price(?x, ?p).") == [(3, 9, hint)]
     text = "cheap(?x) :- price(?x, ?p), ?p < 10.\ntop(?n) :- cheap(?x), item(?n).\n?- cheap(?x)."
     assert with_price(text) == [(2, 18, hint), (3, 1, hint)]
-    found = check_goal("price(?x, 3)", Stored(external=PRICE))
+    found = check_goal("price(?x, 3)", StoredProgram(external=PRICE))
     assert [(each.name, each.line, each.column) for each in found] == [("unbound-argument", 1, 1)]
     assert "argument 1 (?x)" in found[0].message
 

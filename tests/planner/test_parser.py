@@ -37,14 +37,14 @@ from kbplanner.syntax.parser import (
 )
 from kbplanner.syntax.plain_goals import plain_goal
 from kbplanner.syntax.printer import print_row
-from kbplanner.syntax.reader import Reader
+from kbplanner.syntax.reader import StatementReader
 from kbplanner.syntax.statements import (
     Annotations,
     FactStatement,
     GoalStatement,
     RuleStatement,
-    Span,
     Statement,
+    TextSpan,
 )
 
 X, Y, Z = Variable("x"), Variable("y"), Variable("z")
@@ -275,11 +275,16 @@ def test_several_statements_instead_of_one() -> None:
 def test_spans() -> None:
     text = "p(a).  q(b).\n/* x\n y */ r(\n c).\nh(?x, ?y) :-\n  b(?x, _),\n  b(?y, _)."
     spans = [statement.span for statement in parse_program(text)]
-    assert spans == [Span(1, 1, 1, 6), Span(1, 8, 1, 13), Span(3, 7, 4, 5), Span(5, 1, 7, 12)]
+    assert spans == [
+        TextSpan(1, 1, 1, 6),
+        TextSpan(1, 8, 1, 13),
+        TextSpan(3, 7, 4, 5),
+        TextSpan(5, 1, 7, 12),
+    ]
     rule = parse_program(text)[-1]
     assert isinstance(rule, RuleStatement)
-    assert rule.where("y") == rule.where("?y") == Span(5, 7, 5, 9)
-    assert rule.where("_") == rule.where("?") == Span(6, 9, 6, 10)
+    assert rule.where("y") == rule.where("?y") == TextSpan(5, 7, 5, 9)
+    assert rule.where("_") == rule.where("?") == TextSpan(6, 9, 6, 10)
     assert rule.where("other") == rule.span
     assert [name for name, _, _ in rule.predicates] == ["h", "b", "b"]
     assert rule.text == "h(?x, ?y) :-\n  b(?x, _),\n  b(?y, _)."
@@ -326,14 +331,16 @@ def fact_texts(draw: st.DrawFn) -> str:
     )
 
 
-class Exact(Reader):
+class Exact(StatementReader):
     """A reader without the fast path."""
 
     def _plain_fact(self, start: int) -> FactStatement | None:
         return None
 
 
-def outcome(kind: type[Reader], text: str) -> tuple[list[Statement], list[dict[str, object]]]:
+def outcome(
+    kind: type[StatementReader], text: str
+) -> tuple[list[Statement], list[dict[str, object]]]:
     statement_reader = kind(text, parse_clause, DEFAULT_LIMITS)
     statements = list(statement_reader.statements())
     return statements, [error.as_json() for error in statement_reader.errors]
@@ -342,7 +349,7 @@ def outcome(kind: type[Reader], text: str) -> tuple[list[Statement], list[dict[s
 @given(st.lists(fact_texts(), min_size=1, max_size=4).map("".join))
 @examples(400)
 def test_the_fast_path_and_the_grammar_agree(text: str) -> None:
-    assert outcome(Reader, text) == outcome(Exact, text)
+    assert outcome(StatementReader, text) == outcome(Exact, text)
 
 
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=3), st.booleans())
@@ -350,7 +357,7 @@ def test_the_fast_path_and_the_grammar_agree_on_printed_rows(
     args: list[str], negated: bool
 ) -> None:
     text = print_row("p", [arg.replace("\0", "") for arg in args], negated) + "."
-    assert outcome(Reader, text) == outcome(Exact, text)
+    assert outcome(StatementReader, text) == outcome(Exact, text)
 
 
 def read_goal(text: str) -> object:
@@ -437,7 +444,7 @@ def position_and_code(error: dict[str, object]) -> str:
 @given(st.lists(fact_texts(), max_size=4).map("".join), st.integers(1, 9), st.integers(1, 40))
 @examples(200)
 def test_a_stream_may_be_cut_anywhere(text: str, size: int, window: int) -> None:
-    expected, errors = outcome(Reader, text)
+    expected, errors = outcome(StatementReader, text)
     before = reader.MIN_WINDOW_CHARS
     reader.MIN_WINDOW_CHARS = window
     statements: list[Statement] = []

@@ -13,7 +13,7 @@ import pytest
 from support import programs
 
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Limits, RunState, RunStats
+from kbplanner.engine.backend import RunLimits, RunState, RunStats
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault
 from kbplanner.evaluate import evaluate, race
@@ -65,7 +65,7 @@ class Evaluated:
     full_won: bool
 
 
-def evaluated(world: programs.World, text: str, limits: Limits = programs.PLENTY) -> Evaluated:
+def evaluated(world: programs.World, text: str, limits: RunLimits = programs.PLENTY) -> Evaluated:
     atom = parse_goal(text).literal.atom
     adornment = evaluate.adornment_of(atom.args)
     goal = world.cache.get(
@@ -136,10 +136,10 @@ def test_both_runs_together_stay_within_the_budget(world, monkeypatch):
     monkeypatch.setattr(race, "HEAD_START_STEPS", 1000)
     assert evaluated(world, "points(n1, ?y)").full_won
     # Enough rows for the demand evaluation alone, not for both: the full one is given up.
-    limited = evaluated(world, "points(n1, ?y)", Limits(rows=demand.rows + 1))
+    limited = evaluated(world, "points(n1, ?y)", RunLimits(rows=demand.rows + 1))
     assert (limited.answers, limited.full_won) == (demand.answers, False)
     with pytest.raises(BudgetExceeded) as raised:
-        evaluated(world, "points(n1, ?y)", Limits(rows=demand.rows // 4))
+        evaluated(world, "points(n1, ?y)", RunLimits(rows=demand.rows // 4))
     assert raised.value.details["limit"] == "derivedRows"
 
 
@@ -196,7 +196,7 @@ class FakeRun:
     steps: int = 0
     closed: bool = False
     cancelled: bool = False
-    limits: list[Limits] = field(default_factory=list)
+    limits: list[RunLimits] = field(default_factory=list)
 
     def step(self, fuel, offload=None):
         self.steps = min(self.steps + fuel, self.length)
@@ -215,7 +215,9 @@ class FakeRun:
         self.closed = True
 
 
-def raced(demand: FakeRun, full: FakeRun, limits: Limits = programs.PLENTY) -> tuple[FakeRun, int]:
+def raced(
+    demand: FakeRun, full: FakeRun, limits: RunLimits = programs.PLENTY
+) -> tuple[FakeRun, int]:
     work = Race(demand, lambda: full, limits, 0, now=lambda: 0.0)
     while work.step(100) is not RunState.DONE:
         pass
@@ -256,7 +258,7 @@ def test_a_full_run_by_rows_gets_more_time_and_the_demand_run_short_turns():
 
 def test_the_full_run_is_closed_when_both_reach_a_limit():
     demand, full = FakeRun(race.HEAD_START_STEPS * 2, 1), FakeRun(race.HEAD_START_STEPS * 3, 1)
-    winner, _ = raced(demand, full, Limits(rows=race.HEAD_START_STEPS + 9000))
+    winner, _ = raced(demand, full, RunLimits(rows=race.HEAD_START_STEPS + 9000))
     assert winner is demand
     assert full.closed
     assert full.steps < 10_000
@@ -264,11 +266,11 @@ def test_the_full_run_is_closed_when_both_reach_a_limit():
 
 def test_cancel_and_limits_reach_both_runs():
     demand, full = FakeRun(race.HEAD_START_STEPS * 2), FakeRun(race.HEAD_START_STEPS * 2)
-    work = Race(demand, lambda: full, Limits(), 0, now=lambda: 0.0)
+    work = Race(demand, lambda: full, RunLimits(), 0, now=lambda: 0.0)
     work.step(race.HEAD_START_STEPS)
     work.step(1)
     work.cancel()
-    work.limit(Limits(rows=7))
+    work.limit(RunLimits(rows=7))
     assert demand.cancelled
     assert full.cancelled
-    assert demand.limits == full.limits == [Limits(rows=7)]
+    assert demand.limits == full.limits == [RunLimits(rows=7)]

@@ -24,7 +24,7 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.state.facts import Fact
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.evaluate import GoalRun
@@ -254,7 +254,9 @@ def test_negative_weights_end_without_a_negative_cycle(name, graph):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-@pytest.mark.parametrize("limits", [Limits(rows=5000), Limits(steps=20_000)], ids=["rows", "steps"])
+@pytest.mark.parametrize(
+    "limits", [RunLimits(rows=5000), RunLimits(steps=20_000)], ids=["rows", "steps"]
+)
 def test_a_negative_cycle_meets_the_budget(name, limits):
     world = programs.World(ENGINES[name](), RuleSet(map(parse_rule, SHORTEST)))
     edges = [("a", "b", 1), ("b", "c", -3), ("c", "a", 1)]

@@ -10,12 +10,13 @@ from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
-from kbcore.context.request import Bucket, WindowRequest
+from kbcore.context.request import WindowRequest
 from kbcore.context.text.tokens import tokens
-from kbcore.context.window import GOAL_RELEVANT, Entry
+from kbcore.context.window import GOAL_RELEVANT
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal, Variable
 from kbplanner.syntax.parser import parse_rule
+from kbtypes.windows import Bucket, Entry
 
 RULES = [
     parse_rule(text)

@@ -22,7 +22,7 @@ from kbcore.proofs import prover
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.state.facts import Fact
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.engine.engine import Engine
 from kbplanner.ir.schema import Role
 from kbplanner.ir.terms import Atom, Literal, Variable
@@ -195,7 +195,7 @@ def test_proofs_and_counts_of_retractions(runtime, texts, begin, goal, lowest):
     kb.assert_facts([Fact(fact.predicate, fact.args) for fact in begin])
     checker = Checker(rules, begin, lowest=lowest)
     rows = kb.infer(Literal(goal))
-    limits = prover.LOWEST_LIMITS if lowest else Limits(rows=1)
+    limits = prover.LOWEST_LIMITS if lowest else RunLimits(rows=1)
     with mock.patch.object(prover, "LOWEST_LIMITS", limits):
         found = kb.prove(Literal(goal), proof=ProofOptions(form="dag", nodes=10_000))
         trees = kb.prove(Literal(goal), proof=ProofOptions(nodes=200))

@@ -16,7 +16,7 @@ from support.runtimes import runtime
 from kbcore.errors import Conflict
 from kbcore.node.runtime import Runtime
 from kbcore.operations.tenant_kb import TenantKB
-from kbcore.state.episodes.episodes import Episodes, NewEpisode
+from kbcore.state.episodes.episodes import NewEpisode, StoredEpisodes
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import PurgeTarget
@@ -185,8 +185,8 @@ class Checked:
 def test_the_next_episode_of_a_session_is_that_of_the_stored_order(
     made: list[tuple[bool, str, str | None]],
 ) -> None:
-    below = Episodes()
-    above = Episodes(below)
+    below = StoredEpisodes()
+    above = StoredEpisodes(below)
     for number, (add, id, session) in enumerate(made):
         changed = below if number < len(made) // 2 else above
         if add:

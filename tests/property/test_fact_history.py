@@ -21,11 +21,12 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from kbcore.node.runtime import Runtime
-from kbcore.operations.history.fact_history import MAX_EVENTS, FactEvent, FactHistory, FactPattern
+from kbcore.operations.history.fact_history import MAX_EVENTS, FactPattern, HistoryPage
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Fact, FactKey, Row
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import ANONYMOUS, Atom, Variable
+from kbtypes.episodes import FactEvent
 
 T0 = 1_700_000_000_000
 CAUSES = {
@@ -200,7 +201,7 @@ def check(kb: TenantKB, model: Model, pattern: FactPattern, size: int) -> None:
     for oldest_first in (True, False):
         pages: list[FactEvent] = []
         while True:
-            page: FactHistory = kb.fact_history(
+            page: HistoryPage = kb.fact_history(
                 pattern, limit=size, offset=len(pages), oldest_first=oldest_first
             )
             assert page.total == outcome.total

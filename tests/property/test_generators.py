@@ -10,7 +10,7 @@ from support.examples import examples
 from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.conditions import generate, generator
@@ -93,12 +93,12 @@ def test_a_huge_range_only_costs_what_it_gives(engine):
     assert made.ask(Atom("few", (X,))) == {("5",)}
     assert made.ask(Atom("some", (X,))) == {("5",), ("-1",), ("x",)}
     assert made.ask(Atom("next", (X,))) == {("6",), ("0",)}
-    for limits in (Limits(rows=1000), Limits(steps=100_000), Limits(bytes=1_000_000)):
+    for limits in (RunLimits(rows=1000), RunLimits(steps=100_000), RunLimits(bytes=1_000_000)):
         if engine is ReferenceEngine and limits.bytes:
             continue  # the reference engine measures no memory
         with pytest.raises(BudgetExceeded):
             made.ask(Atom("all", (X,)), limits=limits)
-    for limits in (Limits(steps=100_000), Limits(bytes=1_000_000)):
+    for limits in (RunLimits(steps=100_000), RunLimits(bytes=1_000_000)):
         if engine is Engine or limits.steps:
             with pytest.raises(BudgetExceeded):
                 made.ask(Atom("none", (X,)), limits=limits)

@@ -22,7 +22,7 @@ from kbcore.proofs import prover
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.evaluate import race
 from kbplanner.ir.terms import Atom, Literal, Rule
 from kbplanner.syntax.parser import parse_rule
@@ -140,7 +140,7 @@ def test_proofs_from_first_instances_hold(runtime, full, rules, facts, literals)
     kb = told(runtime, rules, facts)
     checker = Checker(rules, facts, lowest=False)
     with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(prover, "LOWEST_LIMITS", Limits(rows=1)))
+        patches.enter_context(mock.patch.object(prover, "LOWEST_LIMITS", RunLimits(rows=1)))
         if full:
             patches.enter_context(mock.patch.object(race, "HEAD_START_STEPS", 1))
             patches.enter_context(mock.patch.object(race, "HEAD_START_STEPS_PER_FACT", 0))

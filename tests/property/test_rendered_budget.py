@@ -12,17 +12,17 @@ from support.runtimes import BASE
 
 import kbcore
 from kbcore.clock import ManualClock
-from kbcore.context.request import FORMATS, NATURAL, Bucket, WindowRequest
+from kbcore.context.request import FORMATS, NATURAL, WindowRequest
 from kbcore.context.text.drafts import draft_for
 from kbcore.context.text.render import render
 from kbcore.context.text.tokens import tokens
-from kbcore.context.window import Entry
 from kbcore.node.opening import open_runtime
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal, Variable
 from kbplanner.syntax.parser import parse_program, parse_rule
 from kbplanner.syntax.printer import print_constant, print_row
 from kbplanner.syntax.statements import FactStatement, RuleStatement
+from kbtypes.windows import Bucket, Entry
 
 RULES = [
     parse_rule(text)

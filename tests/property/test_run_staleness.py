@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.evaluate.evaluate import GoalRun, PlanCache, goal_shape
 from kbplanner.ir.schema import RelationSchema
@@ -41,7 +41,7 @@ asks = st.tuples(st.just("ask"), st.sampled_from(GOALS), arguments, st.none() | 
 class Unlimited:
     """A run budget without limits."""
 
-    limits, fuel, offload = Limits(), 1_000_000, None
+    limits, fuel, offload = RunLimits(), 1_000_000, None
 
     @staticmethod
     def finish(run):
@@ -81,7 +81,7 @@ def test_a_cached_run_agrees_with_a_fresh_one(seed, size, steps):
         place = (goal, tuple(pattern) if goal.plan.one_seed else ())
         run, _ = kept.get(place, (None, None))
         found = None if run is None else run.ask(pattern, Unlimited)
-        fresh = GoalRun(engine, goal, bind, Limits())
+        fresh = GoalRun(engine, goal, bind, RunLimits())
         expected = fresh.ask(pattern, Unlimited)
         assert found in (None, expected)
         if found is not None:

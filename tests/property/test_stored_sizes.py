@@ -14,6 +14,7 @@ from kbcore.clock import ManualClock
 from kbcore.errors import KBError
 from kbcore.node.runtime import Runtime
 from kbcore.operations.subscriptions.subscribing import DurableSubscription
+from kbcore.state.episodes.episodes import episode_bytes
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import PurgeTarget
 from kbplanner.ir.phrases import Phrase
@@ -92,8 +93,9 @@ def kept_and_recount(node: Runtime) -> tuple[int, int]:
     tenant = node.find_tenant("default", "t")
     if tenant is None:
         return 0, 0
-    parts = tenant.rules.all(), tenant.rules.phrases(), tenant.episodes, tenant.subscriptions
+    parts = tenant.rules.all(), tenant.rules.phrases(), tenant.subscriptions
     recount = sum(each.bytes for part in parts for each in part)
+    recount += sum(map(episode_bytes, tenant.episodes))
     kept = tenant.rules.bytes + tenant.episodes.bytes + tenant.subscriptions.bytes
     assert tenant.stored_bytes > kept  # the engine, whose memory also grows beside this thread
     return kept, recount

@@ -14,7 +14,7 @@ from support.examples import examples
 from support.reference.engine import ReferenceEngine
 
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.backend import RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.ground import NEGATED, NONE, Ground
 from kbplanner.syntax.parser import parse_rule
@@ -111,7 +111,7 @@ def grounds(draw):
 def test_both_engines_find_the_same_model_of_a_ground_program(ground, fuel):
     found = []
     for engine in (Engine(), ReferenceEngine()):
-        model = engine.model(ground, Limits())
+        model = engine.model(ground, RunLimits())
         while model.step(fuel) is not RunState.DONE:
             pass
         found.append(model.values())

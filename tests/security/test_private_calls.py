@@ -17,7 +17,7 @@ from support.servers import Server
 from support.workers import children, descriptors, tenants_of
 
 from kbcore.errors import NotFound
-from kbserver.forwarding.proofs import PROOF, Proofs, WorkerGate
+from kbserver.forwarding.proofs import PROOF, HopProofs, WorkerGate
 from kbserver.http.gate import CALL, PublicGate, is_call
 from kbserver.http.request_head import Head
 from kbserver.workers.handover import MOVE_AFTER
@@ -284,7 +284,7 @@ def test_a_private_socket_answers_nothing_without_a_proof(logged, proof) -> None
 
 def test_a_forwarded_request_is_never_a_call(logged) -> None:
     """The proof that goes with forwarded requests opens no call, in any form of its path."""
-    proofs = Proofs(b"s" * 32)
+    proofs = HopProofs(b"s" * 32)
     gate = WorkerGate(proofs)
 
     def admitted(target: str, proof: str) -> dict[str, Any]:
@@ -301,7 +301,7 @@ def test_a_forwarded_request_is_never_a_call(logged) -> None:
         if target.startswith("/"):
             with pytest.raises(NotFound):
                 admitted(f"{target}directory", proofs.forwarded)
-    for proof in ("", proofs.call[:-1], "\xff", Proofs(b"t" * 32).call):
+    for proof in ("", proofs.call[:-1], "\xff", HopProofs(b"t" * 32).call):
         for target in ("/-/directory", "/ask"):
             with pytest.raises(NotFound):
                 admitted(target, proof)

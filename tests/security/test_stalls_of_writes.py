@@ -24,6 +24,7 @@ from kbcore.config import Config
 from kbcore.durable.records import encode_changes
 from kbcore.errors import BudgetExceeded, EngineFault, SnapshotFailed
 from kbcore.language import reading
+from kbcore.language.messages import Message, Source, Transcript
 from kbcore.language.reading import read_statements_of
 from kbcore.node.opening import open_runtime
 from kbcore.operations.scripts import blocks_of
@@ -106,7 +107,7 @@ class Hook:
 @contextmanager
 def node(hook: Hook, folder: Path | None = None, clock: ManualClock | None = None) -> Iterator[Any]:
     """A node that calls a hook, in memory or on a folder."""
-    config = Config(storage_backend="memory")
+    config = Config(storage_backend="memory", extraction_fallback="episode")
     if folder is not None:
         config = Config(storage_dir=str(folder), min_free_mb=0)
     runtime = open_runtime(
@@ -353,6 +354,20 @@ BODIES: dict[str, tuple[str, Any]] = {
         "/context/ingest",
         {"text": "".join(f"p(a{n}) [confidence=0.5].\n" for n in range(2000)) + "Hello.\n"},
     ),
+    "ingest prose": (
+        "/context/ingest",
+        {"text": "".join(f"User: line {n} of a talk.\nAssistant: Yes.\n\n" for n in range(4000))},
+    ),
+    "ingest a long line": ("/context/ingest", {"text": "It goes on. " * 60_000}),
+    "ingest a long word": ("/context/ingest", {"text": "word" * 100_000}),
+    "ingest messages": (
+        "/context/ingest",
+        {"text": [{"role": "user", "content": f"Hello {n}."} for n in range(4000)]},
+    ),
+    "ingest messages with ids": (
+        "/context/ingest",
+        {"text": [{"role": "user", "content": "Hello.", "id": f"m-{n}"} for n in range(4000)]},
+    ),
     "ingest blank lines": ("/context/ingest", {"text": "\n" * 300_000 + "p(a)."}),
     "turns": ("/context", {"turns": [f"p(a{number}, b)" for number in range(8000)]}),
     "teach facts": ("/teach", {"text": line_facts(8000)}),
@@ -559,12 +574,13 @@ def test_a_text_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(parsed) == 1
 
 
-def test_many_turns_of_prose_are_compared_once() -> None:
+def test_prose_of_many_messages_is_read_once() -> None:
     turns = Turns()
-    numbers = range(1, 20_001)
+    messages = [Message("hi")] * 20_000
     with turns.counted():
-        episodes = list(reading.episodes_of("hi\n" * 20_000, numbers, numbers, None, NOW, turns))
-    assert len(episodes) == 20_000
+        transcript = Transcript(messages, Source(), lambda name: False, turns)
+        utterances = list(reading.said_in(transcript, range(1, 20_001), None, NOW, turns))
+    assert len(utterances) == 20_000
     assert turns.most_calls < CALLS_BETWEEN
     assert turns.all_calls < 20_000 * 100
 

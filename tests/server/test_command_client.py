@@ -11,7 +11,7 @@ from select import select
 import pytest
 from support.commands import kbcore
 
-from kbserver.cli.shared.client import Server
+from kbserver.cli.shared.client import ServerClient
 from kbserver.cli.shared.exits import Failed
 
 
@@ -104,7 +104,7 @@ def test_a_backup_that_ends_too_early_leaves_no_file(tmp_path):
 
 def test_a_connection_that_the_server_closed_is_opened_again():
     with answering(200, b"[]") as (url, clients):
-        server = Server(url, "default", "default", None)
+        server = ServerClient(url, "default", "default", None)
         for count in (1, 2, 3):
             assert server.send("POST", "/ask", {"text": "p"}).json() == []
             assert len(clients) == count
@@ -134,7 +134,7 @@ def test_a_request_without_an_answer_is_not_sent_twice():
             """Write no log."""
 
     with serving(Handler) as url:
-        client = Server(url, "default", "default", None)
+        client = ServerClient(url, "default", "default", None)
         client.send("POST", "/tell", {"text": "p(a)"})
         with pytest.raises(Failed, match="the connection was closed"):
             client.send("POST", "/tell", {"text": "p(b)"})
@@ -145,5 +145,5 @@ def test_a_request_without_an_answer_is_not_sent_twice():
 @pytest.mark.parametrize("url", ["localhost:9300", "ftp://host", "http://", "http://h:port", "x"])
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(Failed, match="not the address of a server") as refused:
-        Server(url, "default", "default", None)
+        ServerClient(url, "default", "default", None)
     assert refused.value.status == 2

@@ -31,7 +31,8 @@ from kbcore.errors import (
     Unauthorized,
     UnknownDatabase,
 )
-from kbserver.errors import STATUS, UnsupportedMedia, answer_of, invalid
+from kbserver.errors import UnsupportedMedia, answer_of, invalid
+from kbtypes.errors import STATUS
 
 START_UP_ONLY = {"ConfigError", "StorageBusy", "LogCorrupted"}
 
@@ -44,7 +45,7 @@ def _all(kind: type[KBError]) -> Iterator[type[KBError]]:
 
 @pytest.mark.parametrize("kind", sorted(set(_all(KBError)), key=lambda kind: kind.__name__))
 def test_every_error_has_a_status(kind: type[KBError]) -> None:
-    assert kind.__module__.startswith(("kbcore", "kbplanner", "kbplugins", "kbserver"))
+    assert kind.__module__.startswith(("kbcore", "kbplanner", "kbplugins", "kbserver", "kbtypes"))
     assert kind.code in STATUS
     assert kbcore.errors
     assert kbplanner.errors

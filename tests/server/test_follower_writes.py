@@ -9,7 +9,7 @@ from support.links import Link, catch_up, following, node
 from support.scripted import Scripted
 
 from kbcore.errors import ReadOnlyFollower
-from kbcore.llm.model import Model
+from kbcore.llm.model import LanguageModel
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact
 from kbserver.app import create_app
@@ -40,7 +40,7 @@ def follower(tmp_path, model):
     ):
         leader.commit(ChangeSet("default", "t", (AssertFacts((Fact("p", ("a",)),)),)))
         catch_up(made)
-        made.model = Model(model, made.config, made.clock, lambda usage: None)
+        made.model = LanguageModel(model, made.config, made.clock, lambda usage: None)
         before = made.log_head(), made.system.committer.records
         yield made
         assert (made.log_head(), made.system.committer.records) == before

@@ -29,8 +29,8 @@ from kbcore.state.idempotency import (
     KEPT_BYTES,
     KEPT_KEYS,
     KEPT_MS,
-    Answer,
     AnsweredRequests,
+    IdempotentAnswer,
     Outcome,
     RequestKey,
 )
@@ -277,7 +277,7 @@ def test_keys_are_limited_by_number_size_and_age() -> None:
         known.note(RequestKey(str(n), "d"), 1000)
     assert known.get("4", 1000) is None
     assert known.get("5", 1000) is not None
-    large = Answer(200, (), "x" * (KEPT_BYTES // 2))
+    large = IdempotentAnswer(200, (), "x" * (KEPT_BYTES // 2))
     for n in range(4):
         known.note(RequestKey(f"large{n}", "d"), 1000, large)
     assert len(known.all()) <= 2
@@ -289,10 +289,11 @@ def test_keys_are_limited_by_number_size_and_age() -> None:
 @given(
     st.text("abc", min_size=1),
     st.one_of(
-        st.none(), st.builds(Answer, st.integers(200, 299), st.just((("A", "b"),)), st.text())
+        st.none(),
+        st.builds(IdempotentAnswer, st.integers(200, 299), st.just((("A", "b"),)), st.text()),
     ),
 )
-def test_answers_survive_the_log_and_a_snapshot(key: str, answer: Answer | None) -> None:
+def test_answers_survive_the_log_and_a_snapshot(key: str, answer: IdempotentAnswer | None) -> None:
     request = RequestKey(key, "d")
     changes = ChangeSet("db", "t", (NoteAnswer(request, answer),), request=request)
     assert decode_changes(1, 4, stamp(encode_changes(changes), 7)) == (7, changes)
@@ -311,7 +312,9 @@ def test_answers_survive_a_restart_with_and_without_a_snapshot(tmp_path: Any) ->
                 runtime.knowledge_base("default", "t").retract_fact("p", ["a"])
             runtime.commit(
                 ChangeSet(
-                    "default", "t", (NoteAnswer(RequestKey("k", "d"), Answer(200, (), "yes")),)
+                    "default",
+                    "t",
+                    (NoteAnswer(RequestKey("k", "d"), IdempotentAnswer(200, (), "yes")),),
                 )
             )
             if snapshot:
@@ -321,7 +324,7 @@ def test_answers_survive_a_restart_with_and_without_a_snapshot(tmp_path: Any) ->
             assert tenant is not None
             found = tenant.answered.get("k", runtime.clock.now_ms())
             assert found is not None
-            assert found.answer == Answer(200, (), "yes")
+            assert found.answer == IdempotentAnswer(200, (), "yes")
             assert found.outcome == Outcome(2, found.outcome.at, 1, 0, 1)  # type: ignore[union-attr]
 
 

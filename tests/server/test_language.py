@@ -140,6 +140,33 @@ def test_turns(asked: Client) -> None:
     assert (found["newFactsExtracted"], found["factsReturned"], found["warning"]) == (2, 2, None)
 
 
+def test_facts_of_messages_are_valid_from_their_time(asked: Client) -> None:
+    messages = [
+        {"role": "user", "content": "Ann works at Acme.", "at": "2023-09-01"},
+        {"role": "user", "name": "bob", "content": "She likes tea.", "at": "2023-09-02"},
+    ]
+    body = {"text": messages, "speaker": "mia", "sessionId": "s"}
+    asked.post("/context/ingest", body)
+    episodes = asked.get("/episodes").get_json()["episodes"]
+    assert [(each["speaker"], each["session"]) for each in episodes] == [("mia", "s"), ("bob", "s")]
+    for predicate, episode in zip(("works_at", "likes"), episodes, strict=True):
+        (row,) = asked.post("/query", {"text": f"{predicate}(?x, ?y)"}).get_json()
+        assert row["validFrom"] == episode["at"]
+        assert [span["episode"] for span in row["evidence"]] == [episode["id"]]
+    calls = asked.post("/context/ingest", body).get_json()
+    assert calls["extracted"] == []
+
+
+def test_extracted_facts_have_the_origin_of_the_text(asked: Client) -> None:
+    text = {"text": "Ann works at Acme.", "assert": True}
+    origin = {"speaker": "mia", "at": "2023-09-01", "sessionId": "s"}
+    asked.post("/extract", {**text, **origin})
+    (episode,) = asked.get("/episodes").get_json()["episodes"]
+    assert (episode["speaker"], episode["session"], episode["text"]) == ("mia", "s", text["text"])
+    (row,) = asked.post("/query", {"text": "works_at(?x, ?y)"}).get_json()
+    assert row["validFrom"] == episode["at"] == 1_693_526_400_000
+
+
 def test_a_failed_passage_is_in_the_warning(standin: StandIn) -> None:
     with serve_in_memory(**standin.settings(**FAST, extraction_chunk_chars=200)) as served:
         standin.misbehave("ok", "500")

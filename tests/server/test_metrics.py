@@ -26,8 +26,8 @@ from kbcore.plug.webhooks import DeliveryOutcome
 from kbcore.state.facts import Fact
 from kbplanner.engine.binding import BUDGETS
 from kbserver import create_app
-from kbserver.errors import STATUS
 from kbserver.hookspecs import Principal
+from kbtypes.errors import STATUS
 
 MEMORY = Config(storage_backend="memory")
 

@@ -22,10 +22,10 @@ from kbcore.config import Config
 from kbcore.node.opening import open_runtime
 from kbserver import create_app
 from kbserver.answers import JSON
-from kbserver.errors import STATUS
 from kbserver.openapi.document import document, operation_id, routes
 from kbserver.operations import need_of, operation_at
 from kbserver.security.permissions import PUBLIC
+from kbtypes.errors import STATUS
 
 UNLISTED = {
     ("/context/optimize", "POST"),

@@ -123,7 +123,7 @@ def test_what_an_operation_says_fits_together(declared: Any) -> None:
     if declared.core is not None and declared.body is not None:
         assert declared.replies, "a documented operation has replies"
     for each in declared.tools:
-        tool = tools.Tool(declared, each)
+        tool = tools.McpTool(declared, each)
         keys = tool.shown["inputSchema"]["properties"].keys()
         assert set(each.takes) <= keys
         assert set(tool.shown["outputSchema"]["required"]) <= set(each.gives)

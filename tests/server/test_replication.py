@@ -10,7 +10,7 @@ from support.links import TOKEN, Link, catch_up, following, node
 
 from kbcore.config import Config
 from kbcore.errors import BadShipment
-from kbcore.replication.leader import Cursor
+from kbcore.replication.leader import LogCursor
 from kbcore.replication.wire_format import Unpacking, unframed
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact
@@ -172,7 +172,7 @@ def test_a_follower_without_a_token_sends_none(leader, token):
     config = Config(leader_url="http://leader.test:9300", replication_token=token)
     with pytest.raises(BadShipment):
         HTTPLogSource(config, httpx.MockTransport(answer)).read(
-            Cursor("ab" * 16, 1, 0, None), 0, 1 << 20
+            LogCursor("ab" * 16, 1, 0, None), 0, 1 << 20
         )
     assert seen == [f"Bearer {token}" if token else None]
 

@@ -13,7 +13,7 @@ from kbserver.cli.shell.completion import candidates
 from kbserver.cli.shell.dot_commands import COMMANDS, Leave, execute, run_command
 from kbserver.cli.shell.entries import is_command, is_complete, pieces_of
 from kbserver.cli.shell.interrupts import deferred_interrupts, interrupts
-from kbserver.cli.shell.session import Session
+from kbserver.cli.shell.session import ShellSession
 from kbserver.cli.shell.shell import run_all
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def shell(text, *arguments):
 @pytest.fixture
 def session():
     target = open_memory("default", "default")
-    yield Session(target)
+    yield ShellSession(target)
     target.close()
 
 

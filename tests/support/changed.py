@@ -45,6 +45,7 @@ TOUCHED = {
     "server/kbserver/security/": ("server", "security"),
     "server/console/": ("console",),
     "server/": ("server", "contract"),
+    "clients/python/kbtypes/": ("client", "core", "planner", "server", "contract"),
     "clients/python/": ("client",),
     "clients/typescript/": ("typescript",),
     "clients/vscode/": ("vscode",),
@@ -120,7 +121,13 @@ BY_PATH = {
         "tests/typescript/",
         "tests/vscode/",
     ),
-    "asan": ("csrc/", "planner/kbplanner/engine/", "setup.py", "tests/engine/"),
+    "asan": (
+        "clients/python/kbtypes/",
+        "csrc/",
+        "planner/kbplanner/engine/",
+        "setup.py",
+        "tests/engine/",
+    ),
     "release": (
         "LICENSE",
         "MANIFEST.in",

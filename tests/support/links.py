@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from kbcore.errors import BadShipment
-from kbcore.replication.leader import Cursor
+from kbcore.replication.leader import LogCursor
 from support.runtimes import runtime
 
 TOKEN = "a secret of all nodes"
@@ -34,7 +34,7 @@ class Link:
         self.last = None
         self.down = False
 
-    def read(self, cursor: Cursor, wait_ms, max_bytes):
+    def read(self, cursor: LogCursor, wait_ms, max_bytes):
         fault, self.fault = self.fault, ""
         if self.down or fault == "lost":
             raise BadShipment("no answer")

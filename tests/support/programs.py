@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import Engine, Limits, Relation, RunState, Steps
+from kbplanner.engine.backend import Engine, Relation, RunLimits, RunState, Steps
 from kbplanner.evaluate.evaluate import (
     GoalRun,
     PlanCache,
@@ -37,7 +37,7 @@ from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.syntax.parser import parse_rule
 from support import naive
 
-PLENTY = Limits()
+PLENTY = RunLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Slices:
     """A run budget without limits: runs go on in slices of `fuel`."""
 
     fuel: int
-    limits: Limits = PLENTY
+    limits: RunLimits = PLENTY
     now: int | None = None
     offload: None = None
 
@@ -327,7 +327,7 @@ class World:
         keep: bool = False,
         fuel: int = 10_000,
         possible: bool = False,
-        limits: Limits = PLENTY,
+        limits: RunLimits = PLENTY,
         now: int | None = None,
     ) -> set[tuple[str, ...]]:
         schema = RelationSchema(goal.predicate, goal.arity, goal.positive)

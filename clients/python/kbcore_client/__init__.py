@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from kbcore_client._async.knowledge_base import AsyncKnowledgeBase, connect_async
     from kbcore_client._sync.knowledge_base import KnowledgeBase, connect
     from kbcore_client.answers import AnswerSet
-    from kbcore_client.proofs import Proof, WhyNot, WhyNotCandidate
-    from kbcore_client.results import (
+    from kbcore_client.settings import Retries, Settings, Timeouts
+    from kbtypes.proofs import Proof, WhyNot, WhyNotCandidate
+    from kbtypes.results import (
         AnswersChanged,
         Event,
         RetractOutcome,
@@ -51,33 +52,32 @@ if TYPE_CHECKING:
         StoreOutcome,
         Subscription,
     )
-    from kbcore_client.settings import Retries, Settings, Timeouts
-    from kbcore_client.windows import Bucket, ContextDiff, Window, WindowOptions
+    from kbtypes.windows import Bucket, ContextDiff, Window, WindowOptions
 
 __version__ = "0.2.1"
 
 _HOMES = {
-    "AnswerSet": "answers",
-    "AnswersChanged": "results",
-    "AsyncKnowledgeBase": "_async.knowledge_base",
-    "Bucket": "windows",
-    "ContextDiff": "windows",
-    "Event": "results",
-    "KnowledgeBase": "_sync.knowledge_base",
-    "Proof": "proofs",
-    "RetractOutcome": "results",
-    "Retries": "settings",
-    "Settings": "settings",
-    "StoreOutcome": "results",
-    "StoredRule": "results",
-    "Subscription": "results",
-    "Timeouts": "settings",
-    "WhyNot": "proofs",
-    "WhyNotCandidate": "proofs",
-    "Window": "windows",
-    "WindowOptions": "windows",
-    "connect": "_sync.knowledge_base",
-    "connect_async": "_async.knowledge_base",
+    "AnswerSet": "kbcore_client.answers",
+    "AnswersChanged": "kbtypes.results",
+    "AsyncKnowledgeBase": "kbcore_client._async.knowledge_base",
+    "Bucket": "kbtypes.windows",
+    "ContextDiff": "kbtypes.windows",
+    "Event": "kbtypes.results",
+    "KnowledgeBase": "kbcore_client._sync.knowledge_base",
+    "Proof": "kbtypes.proofs",
+    "RetractOutcome": "kbtypes.results",
+    "Retries": "kbcore_client.settings",
+    "Settings": "kbcore_client.settings",
+    "StoreOutcome": "kbtypes.results",
+    "StoredRule": "kbtypes.results",
+    "Subscription": "kbtypes.results",
+    "Timeouts": "kbcore_client.settings",
+    "WhyNot": "kbtypes.proofs",
+    "WhyNotCandidate": "kbtypes.proofs",
+    "Window": "kbtypes.windows",
+    "WindowOptions": "kbtypes.windows",
+    "connect": "kbcore_client._sync.knowledge_base",
+    "connect_async": "kbcore_client._async.knowledge_base",
 }
 
 __all__ = [
@@ -139,4 +139,4 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'kbcore_client' has no attribute {name!r}")
-    return getattr(import_module(f"kbcore_client.{home}"), name)
+    return getattr(import_module(home), name)

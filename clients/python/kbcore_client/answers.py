@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 from urllib.parse import unquote
 
-from kbcore_client import frames, markup
+from kbcore_client import frames
 from kbcore_client.errors import InvalidInput, NotFound, NotUnique
-from kbcore_client.values import (
+from kbtypes import markup
+from kbtypes.values import (
     Arg,
     Row,
     checked_values,

@@ -1,280 +1,31 @@
-"""Episodes, evidence, and results of correcting, undoing and purging."""
+"""The names of `kbtypes.episodes`: programs may import them from here too."""
 
-from __future__ import annotations
+from kbtypes.episodes import (
+    CorrectOutcome,
+    Episode,
+    EpisodeFacts,
+    EpisodePage,
+    Evidences,
+    FactEvent,
+    FactHistory,
+    PurgeOutcome,
+    PurgeState,
+    UndoOutcome,
+    spans_of,
+)
+from kbtypes.records import Json
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from kbcore_client.errors import InvalidInput
-from kbcore_client.values import Row
-
-Json = Mapping[str, Any]
-"""An object of JSON."""
-
-Evidences = Sequence[str | tuple[str, int, int]]
-"""Evidence of a fact: ids of episodes, or spans `(id, start, end)` of them, in characters."""
-
-
-def spans_of(name: str, evidence: Evidences) -> list[dict[str, Any]]:
-    """Return evidence as JSON; raise InvalidInput that names the argument."""
-    if isinstance(evidence, str):
-        raise InvalidInput.at(name, "must be a list of spans")
-    spans: list[dict[str, Any]] = []
-    for index, span in enumerate(evidence):
-        if isinstance(span, str):
-            spans.append({"episode": span})
-        elif len(span) == 3:
-            spans.append({"episode": span[0], "start": span[1], "end": span[2]})
-        else:
-            raise InvalidInput.at(
-                f"{name}[{index}]", "must be the id of an episode, or (id, start, end)"
-            )
-    return spans
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """A text that `speaker` said at `at` (epoch milliseconds), perhaps in a session.
-
-    `sha256` is the hash of the text in UTF-8; `is_new` is False if it was stored before.
-    """
-
-    id: str
-    speaker: str
-    text: str
-    at: int
-    session: str | None
-    sha256: str
-    length: int
-    is_new: bool = False
-
-    @classmethod
-    def of(cls, answer: Json, *, is_new: bool = False) -> Episode:
-        """Return the episode that an answer describes."""
-        return cls(
-            answer["id"],
-            answer["speaker"],
-            answer["text"],
-            answer["at"],
-            answer["session"],
-            answer["sha256"],
-            answer["length"],
-            is_new,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeFacts:
-    """An episode with a page of the stored facts that it supports, and the number of all of
-    them.
-    """
-
-    episode: Episode
-    facts: list[Row]
-    total: int
-
-    @classmethod
-    def of(cls, answer: Json) -> EpisodeFacts:
-        """Return the episode and facts that an answer describes."""
-        return cls(Episode.of(answer), answer["facts"], answer["totalFacts"])
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodePage:
-    """A page of episodes, in the order in which they were stored, and the number of all that
-    match.
-    """
-
-    episodes: list[Episode]
-    total: int
-
-    @classmethod
-    def of(cls, answer: Json) -> EpisodePage:
-        """Return the page that an answer describes."""
-        return cls([Episode.of(each) for each in answer["episodes"]], answer["total"])
-
-
-@dataclass(frozen=True, slots=True)
-class CorrectOutcome:
-    """A correction: the fact that was replaced, as it was, and the one that is stored now."""
-
-    old: Row
-    new: Row
-    reason: str
-    seq: int
-    timestamp: int
-
-    @classmethod
-    def of(cls, answer: Json) -> CorrectOutcome:
-        """Return the outcome that an answer describes."""
-        return cls(
-            answer["old"],
-            answer["new"],
-            answer["reason"],
-            answer["commitSeq"],
-            answer["timestamp"],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class UndoOutcome:
-    """The numbers of the change that was undone and of the one that undid it, and what that did."""
-
-    undone: int
-    seq: int
-    retracted: int
-    restored: int
-    rules_changed: int
-    timestamp: int
-
-    @classmethod
-    def of(cls, answer: Json) -> UndoOutcome:
-        """Return the outcome that an answer describes."""
-        return cls(
-            answer["undoneSeq"],
-            answer["commitSeq"],
-            answer["retracted"],
-            answer["restored"],
-            answer["rulesChanged"],
-            answer["timestamp"],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeOutcome:
-    """Facts, episodes and conclusions that a purge removed, or would remove.
-
-    The lists are cut at the limit of the request; the counts are complete, except that of
-    conclusions if `truncated`. `rules` mention the subject and stay. `scopes` have names that
-    mention it: objects with `scope`, `factCount` and `dropped`. `similar` are names of which the
-    subject is only a part. `erased` is True if no byte of the text is left in the log and the
-    snapshots of the server. Changes before the number `undo_from` cannot be undone any more.
-    """
-
-    id: str | None
-    facts: list[Row]
-    fact_count: int
-    conclusions: list[str]
-    conclusion_count: int
-    episodes: list[dict[str, Any]]
-    episode_count: int
-    rules: list[str]
-    truncated: bool
-    dry_run: bool
-    erased: bool
-    timestamp: int
-    scopes: list[dict[str, Any]]
-    similar: list[str]
-    undo_from: int | None
-
-    @classmethod
-    def of(cls, answer: Json) -> PurgeOutcome:
-        """Return the outcome that an answer describes."""
-        return cls(
-            answer["purgeId"],
-            answer["facts"],
-            answer["factCount"],
-            [each["text"] for each in answer["conclusions"]],
-            answer["conclusionCount"],
-            answer["episodes"],
-            answer["episodeCount"],
-            [each["text"] for each in answer["rules"]],
-            answer["truncated"],
-            answer["dryRun"],
-            answer["erased"],
-            answer["timestamp"],
-            answer.get("scopes", []),
-            answer.get("similar", []),
-            answer.get("undoFrom"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeState:
-    """A purge of the past: what it selected by, how much it removed, and if the text is erased.
-
-    `waits_for` says why it is not: `work` (it is done soon), `followers`, `retry` or `storage`.
-    """
-
-    id: str
-    by: str
-    at: int
-    facts: int
-    episodes: int
-    erased: bool
-    waits_for: str | None
-
-    @classmethod
-    def of(cls, answer: Json) -> PurgeState:
-        """Return the purge that an answer describes."""
-        return cls(
-            answer["purgeId"],
-            answer["by"],
-            answer["at"],
-            answer["facts"],
-            answer["episodes"],
-            answer["erased"],
-            answer.get("waitsFor"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class FactEvent:
-    """An event in the history of a fact: it was `asserted`, `replaced` or `retracted`.
-
-    `cause` says by what, `before` and `after` are the fact before and after it, None where it was
-    not stored. `at` is in epoch milliseconds, `seq` the number of the commit. `key` is the id of
-    the API key. A `purged` event has only the `count` of removed facts. `reason` is that of a
-    correction, `undoes` the number of the commit that an undo undid.
-    """
-
-    event: str
-    cause: str
-    at: int
-    seq: int
-    before: Row | None
-    after: Row | None
-    request: str | None
-    transaction: str | None
-    key: str | None
-    count: int | None
-    reason: str | None = None
-    undoes: int | None = None
-
-    @classmethod
-    def of(cls, answer: Json) -> FactEvent:
-        """Return the event that an answer describes."""
-        return cls(
-            answer["event"],
-            answer["cause"],
-            answer["at"],
-            answer["commitSeq"],
-            answer["before"],
-            answer["after"],
-            answer["requestId"],
-            answer["transaction"],
-            answer["key"],
-            answer["count"],
-            answer.get("reason"),
-            answer.get("undoes"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class FactHistory:
-    """A page of the history of facts, and the number of all events.
-
-    The history is complete from `start_at` (epoch milliseconds) on, after the commit `start_seq`.
-    """
-
-    events: list[FactEvent]
-    total: int
-    start_seq: int
-    start_at: int
-
-    @classmethod
-    def of(cls, answer: Json) -> FactHistory:
-        """Return the page that an answer describes."""
-        events = [FactEvent.of(each) for each in answer["events"]]
-        return cls(events, answer["totalEvents"], answer["startSeq"], answer["startAt"])
+__all__ = [
+    "CorrectOutcome",
+    "Episode",
+    "EpisodeFacts",
+    "EpisodePage",
+    "Evidences",
+    "FactEvent",
+    "FactHistory",
+    "Json",
+    "PurgeOutcome",
+    "PurgeState",
+    "UndoOutcome",
+    "spans_of",
+]

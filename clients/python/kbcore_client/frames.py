@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from kbcore_client.errors import InvalidInput, NotInstalled
-from kbcore_client.values import Arg
+from kbtypes.values import Arg
 
 BATCH_ROWS = 50_000
 """Facts of a table that are stored together."""

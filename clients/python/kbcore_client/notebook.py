@@ -14,8 +14,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from kbcore_client import AnswerSet, KBError, KnowledgeBase, connect
-from kbcore_client.results import Executed
-from kbcore_client.values import variables_of
+from kbtypes.results import Executed
+from kbtypes.values import variables_of
 
 _Result = TypeVar("_Result")
 

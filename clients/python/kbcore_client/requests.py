@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbcore_client.errors import InvalidInput, KBError, NotAServer, error_of
-from kbcore_client.values import present
+from kbtypes.values import present
 
 _EMPTY: dict[str, Any] = {}
 _CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
@@ -70,7 +70,7 @@ class Reply:
             return json.loads(self.content)
         except ValueError:
             problem = f"status {self.status} without JSON; check the address"
-            raise NotAServer(problem, status=self.status) from None
+            raise NotAServer.answered(problem, status=self.status) from None
 
     @property
     def text(self) -> str:

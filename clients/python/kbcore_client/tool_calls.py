@@ -10,7 +10,7 @@ from typing import Literal as OneOf
 
 from kbcore_client.errors import InvalidInput
 from kbcore_client.requests import Request
-from kbcore_client.results import Json
+from kbtypes.records import Json
 
 ToolFormat = OneOf["openai", "openai-responses", "anthropic", "mcp"]
 """The API that tools are for: `openai` chat completions, `openai-responses`, `anthropic` messages,

@@ -255,10 +255,12 @@ export class KnowledgeBase {
     return this.#post("/context/diff", { sessionId, ...options });
   }
 
-  /** Store the facts and rules of a text or of the turns of a conversation, all or none. */
-  async ingest(text: string | string[], options: Omit<Body<"Ingest">, "text"> = {}): Promise<Schemas["Ingested"]> {
-    const whole = typeof text === "string" ? text : text.join("\n");
-    return this.#post("/context/ingest", { text: whole, ...options });
+  /** Store the facts and rules of a text or of messages, all or none; a message is a text or a chat message. */
+  async ingest(
+    text: Body<"Ingest">["text"],
+    options: Omit<Body<"Ingest">, "text"> = {},
+  ): Promise<Schemas["Ingested"]> {
+    return this.#post("/context/ingest", { text, ...options });
   }
 
   // ---- episodes and corrections ----

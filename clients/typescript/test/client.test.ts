@@ -195,7 +195,12 @@ describe("reads", () => {
     const kb = await family();
     const window = await kb.context({ goals: ["ancestor(ann, ?who)"], maxFacts: 5, sessionId: "s1" });
     expect(JSON.stringify(window)).toContain("ancestor");
-    await kb.ingest(["likes(ann, tea).", "likes(bob, rum)."]);
+    await kb.ingest(["likes(ann, tea).", { role: "user", content: "likes(bob, rum).", at: "2026-09-01" }], { speaker: "ann" });
+    const { episodes } = await kb.episodes();
+    expect(episodes.slice(-2).map((each) => [each.speaker, each.text])).toEqual([
+      ["ann", "likes(ann, tea)."],
+      ["ann", "likes(bob, rum)."],
+    ]);
     const diff = await kb.contextDiff("s1");
     expect(diff).toHaveProperty("currentWindowId");
   });

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from kbcore.context.capacity import Candidate, FactKey
+from kbcore.context.capacity import FactKey, RankedCandidate
 from kbcore.context.contradictions import visible
 from kbcore.context.ranking import Supply
-from kbcore.context.request import Conjunction, Goal
-from kbcore.context.window import ABSENCE, UNPROVED, Provenance
+from kbcore.context.request import ConjunctiveGoal, Goal
+from kbcore.context.window import ABSENCE, UNPROVED
 from kbcore.errors import BudgetExceeded
 from kbcore.proofs.facts import ASSERTED
-from kbcore.proofs.prover import Proof, goal_prover
+from kbcore.proofs.prover import FactProof, goal_prover
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, body_variables, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.options import GoalOptions
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition, StoredRelation
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
@@ -29,6 +29,7 @@ from kbplanner.ir.terms import Atom, Literal
 from kbplanner.ir.unify import substituted_atom
 from kbplanner.passes.check import counterpart
 from kbplanner.syntax.printer import print_item, print_row
+from kbtypes.windows import Provenance
 
 PROOF_BATCH = 32
 """Number of conclusions that are proved together."""
@@ -43,21 +44,21 @@ PROOF_STEPS_PER_FACT = 50
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class AnswerGroup:
     """An answer of a goal and the facts its proof depends on.
 
     `whole` is False if facts were cut, `proved` is False if finding them exceeds the limits.
     """
 
     goal: int
-    answer: Candidate
-    bases: list[Candidate] = field(default_factory=list)
-    rules: list[StoredRule] = field(default_factory=list)
+    answer: RankedCandidate
+    bases: list[RankedCandidate] = field(default_factory=list)
+    rules: list[ParsedRule] = field(default_factory=list)
     whole: bool = True
     proved: bool = True
 
     @property
-    def facts(self) -> list[Candidate]:
+    def facts(self) -> list[RankedCandidate]:
         """The answer and its base facts."""
         return [self.answer, *self.bases]
 
@@ -70,10 +71,10 @@ class Witness:
         self.supply = supply
         self.most = most
         self.budget = budget
-        self._stored: dict[FactKey, Candidate] = {}
+        self._stored: dict[FactKey, RankedCandidate] = {}
         self._unprovable: set[RelationSchema] = set()
 
-    def answers(self, number: int, goal: Goal) -> Iterator[list[Group]]:
+    def answers(self, number: int, goal: Goal) -> Iterator[list[AnswerGroup]]:
         """Yield the answers of a goal with their evidence, in batches, each sorted best first.
 
         Stored answers come first, ordered by salience. Conclusions follow in answer order; a batch
@@ -82,19 +83,21 @@ class Witness:
         """
         self.budget.yield_now()
         for partition in self.supply.partitions:
-            if isinstance(goal, Conjunction):
+            if isinstance(goal, ConjunctiveGoal):
                 yield from self._joint(number, goal, partition)
             else:
                 yield from self._answers(number, goal, partition)
 
-    def first(self, partition: Partition, atom: Atom) -> Group | None:
+    def first(self, partition: Partition, atom: Atom) -> AnswerGroup | None:
         """Return a ground atom with its evidence, or None if the atom does not hold."""
         for groups in self._positive(0, partition, atom):
             for group in groups:
                 return group
         return None
 
-    def _joint(self, number: int, goal: Conjunction, partition: Partition) -> Iterator[list[Group]]:
+    def _joint(
+        self, number: int, goal: ConjunctiveGoal, partition: Partition
+    ) -> Iterator[list[AnswerGroup]]:
         """Yield the answers of a goal with several literals, in batches.
 
         The answer of a group is what the first positive literal becomes; the others, and what they
@@ -118,7 +121,9 @@ class Witness:
                     groups.append(group)
             yield groups
 
-    def _answers(self, goal: int, literal: Literal, partition: Partition) -> Iterator[list[Group]]:
+    def _answers(
+        self, goal: int, literal: Literal, partition: Partition
+    ) -> Iterator[list[AnswerGroup]]:
         atom = literal.atom
         if not literal.negated:
             yield from self._positive(goal, partition, atom)
@@ -129,15 +134,17 @@ class Witness:
         )
         if rows and rows[0]["metadata"].get("basis") == "absence":
             yield [
-                Group(
+                AnswerGroup(
                     goal,
-                    Candidate(rows[0], 0.0, self.supply.scores.now, None, Provenance(ABSENCE, ())),
+                    RankedCandidate(
+                        rows[0], 0.0, self.supply.scores.now, None, Provenance(ABSENCE, ())
+                    ),
                 )
             ]
         elif rows or not atom.ground:
             yield from self._positive(goal, partition, opposite)
 
-    def _positive(self, goal: int, partition: Partition, atom: Atom) -> Iterator[list[Group]]:
+    def _positive(self, goal: int, partition: Partition, atom: Atom) -> Iterator[list[AnswerGroup]]:
         """Yield the answers of a signed atom, in batches."""
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored = partition.get(schema)
@@ -155,7 +162,9 @@ class Witness:
                 cells.extend(rows[index * atom.arity : (index + 1) * atom.arity])
             yield self._evident(goal, partition, atom, (cells, len(indices)))
 
-    def _stored_answers(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
+    def _stored_answers(
+        self, goal: int, stored: StoredRelation | None, atom: Atom
+    ) -> list[AnswerGroup]:
         """Return the most salient stored answers, one more than a window can hold."""
         pattern = goal_pattern(atom.args, self.reasoner.tenant.find)
         if stored is None or pattern is None:
@@ -165,7 +174,7 @@ class Witness:
         )
         candidates = self.supply.candidates([self.supply.supplied(fact) for fact in best])
         return [
-            Group(goal, self._stored.setdefault(candidate.key, candidate))
+            AnswerGroup(goal, self._stored.setdefault(candidate.key, candidate))
             for candidate in candidates
         ]
 
@@ -189,7 +198,7 @@ class Witness:
 
     def _evident(
         self, goal: int, partition: Partition, atom: Atom, answers: Answers
-    ) -> list[Group]:
+    ) -> list[AnswerGroup]:
         """Return conclusions with the base facts of their proofs, best first.
 
         Where proofs exceed a limit, conclusions have no base facts, and no inherited values. Proofs
@@ -208,7 +217,7 @@ class Witness:
         self.budget.yield_now()
         now = self.supply.scores.now
         return [
-            Group(goal, Candidate(row, 0.0, now, None, UNPROVED), proved=False)
+            AnswerGroup(goal, RankedCandidate(row, 0.0, now, None, UNPROVED), proved=False)
             for row in self.reasoner.bare_rows(partition, atom, answers)
         ]
 
@@ -219,10 +228,10 @@ class Witness:
         schema: RelationSchema,
         answers: Sequence[Row],
         budget: Budget,
-    ) -> list[Group]:
+    ) -> list[AnswerGroup]:
         """Return conclusions with the base facts of their proofs, best first."""
         prover = goal_prover(self.reasoner, partition, budget, None, self.most + 1, rows=False)
-        conclusions: list[tuple[Row, Provenance, list[Atom], list[StoredRule], bool]] = []
+        conclusions: list[tuple[Row, Provenance, list[Atom], list[ParsedRule], bool]] = []
         with closing(prover.proofs(schema, [row["args"] for row in answers])) as proofs:
             for row, (top, proof) in zip(answers, proofs, strict=True):
                 bases, rules, whole = self._base_facts(top, proof)
@@ -243,18 +252,18 @@ class Witness:
             facts = [self._stored[_key(partition, atom)] for atom in bases]
             salience = min((fact.salience for fact in facts), default=0.0)
             newest = max((fact.created_at for fact in facts), default=self.supply.scores.now)
-            answer = Candidate(row, salience, newest, None, provenance, bases=facts)
-            groups.append(Group(goal, answer, facts, rules, whole))
+            answer = RankedCandidate(row, salience, newest, None, provenance, bases=facts)
+            groups.append(AnswerGroup(goal, answer, facts, rules, whole))
         return sorted(groups, key=lambda group: -group.answer.salience)
 
-    def _base_facts(self, top: int, proof: Proof) -> tuple[list[Atom], list[StoredRule], bool]:
+    def _base_facts(self, top: int, proof: FactProof) -> tuple[list[Atom], list[ParsedRule], bool]:
         """Return the stored facts below a conclusion, the rules used, and whether the proof is
         complete.
 
         The facts are ordered from left to right in the proof.
         """
         bases: list[Atom] = []
-        rules: dict[str, StoredRule] = {}
+        rules: dict[str, ParsedRule] = {}
         seen: set[int] = set()
         todo = [top]
         while todo:
@@ -290,7 +299,7 @@ class Witness:
                 self._stored[fact.key] = fact
 
 
-def _together(number: int, parts: Sequence[Group]) -> Group | None:
+def _together(number: int, parts: Sequence[AnswerGroup]) -> AnswerGroup | None:
     """Return one group for the facts that are an answer together, None without any."""
     if not parts:
         return None
@@ -299,7 +308,7 @@ def _together(number: int, parts: Sequence[Group]) -> Group | None:
     bases.update((id(part.answer), part.answer) for part in others)
     bases.pop(id(first.answer), None)
     rules = {rule.id: rule for part in parts for rule in part.rules}
-    return Group(
+    return AnswerGroup(
         number,
         first.answer,
         list(bases.values()),
@@ -313,7 +322,7 @@ def _key(partition: Partition, atom: Atom) -> FactKey:
     return partition.name, atom.predicate, not atom.positive, tuple(map(str, atom.args))
 
 
-def _provenance(proof: Proof, top: int) -> Provenance:
+def _provenance(proof: FactProof, top: int) -> Provenance:
     """Return the rule and the premises of the last step of a proof."""
     rule, premises = proof.rule(top), proof.expand(top)
     return Provenance(
@@ -323,7 +332,7 @@ def _provenance(proof: Proof, top: int) -> Provenance:
     )
 
 
-def _premise_text(proof: Proof, fact: int) -> str:
+def _premise_text(proof: FactProof, fact: int) -> str:
     """Return the text of a premise."""
     if fact in proof.facts.tests:
         return print_item(proof.facts.tests[fact][1])

@@ -6,11 +6,11 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kbcore.context.capacity import Candidate
+from kbcore.context.capacity import RankedCandidate
 from kbcore.context.proofs.evidence import ONE_ANSWER, UNCOUNTED, Witness
 from kbcore.errors import UnboundArgument
 from kbcore.state.partition import Partition
-from kbcore.state.rulebook import StoredRule, stored_rule
+from kbcore.state.rulebook import ParsedRule, stored_rule
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
@@ -27,13 +27,13 @@ RULES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchedPremises:
     """A rule, or the body of a goal without a rule, with the stored facts that match part of it,
     and the unmatched literals as text.
     """
 
-    rule: StoredRule | None
-    facts: tuple[Candidate, ...]
+    rule: ParsedRule | None
+    facts: tuple[RankedCandidate, ...]
     missing: tuple[str, ...]
 
 
@@ -46,7 +46,7 @@ class Partial:
         self._witness = witness
         self._partition = partition
 
-    def rules(self, goal: Atom) -> Iterator[Matched]:
+    def rules(self, goal: Atom) -> Iterator[MatchedPremises]:
         """Yield a match for each rule whose head unifies with the goal."""
         looked = 0
         for rule in self._witness.reasoner.tenant.rules.visible(self._partition.name).rules:
@@ -54,24 +54,24 @@ class Partial:
             if values is None:
                 continue
             facts, missing = self._matched(rule.body, values)
-            yield Matched(stored_rule(rule), facts, missing)
+            yield MatchedPremises(stored_rule(rule), facts, missing)
             looked += 1
             if looked >= RULES:
                 return
 
-    def body(self, body: Sequence[BodyItem]) -> Matched:
+    def body(self, body: Sequence[BodyItem]) -> MatchedPremises:
         """Return the match for a goal of several literals."""
         facts, missing = self._matched(body, {})
-        return Matched(None, facts, missing)
+        return MatchedPremises(None, facts, missing)
 
     def _matched(
         self, body: Sequence[BodyItem], values: Substitution
-    ) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
+    ) -> tuple[tuple[RankedCandidate, ...], tuple[str, ...]]:
         """Match the literals from left to right, skipping those without a match; then test those
         with `not`.
         """
         branches = [values]
-        facts: dict[object, Candidate] = {}
+        facts: dict[object, RankedCandidate] = {}
         missing: list[str] = []
         for item in body:
             if not isinstance(item, Literal) or item.negated:
@@ -113,7 +113,7 @@ class Partial:
         literal, witness = Literal(atom, negated=True), self._witness
         return bool(witness.reasoner.rows(self._partition, literal, witness.budget, ONE_ANSWER))
 
-    def _matches(self, atom: Atom) -> Iterator[tuple[Candidate | None, Sequence[str]]]:
+    def _matches(self, atom: Atom) -> Iterator[tuple[RankedCandidate | None, Sequence[str]]]:
         """Yield the most salient stored facts that match, or conclusions if no stored fact
         matches.
         """

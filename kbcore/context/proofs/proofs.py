@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-from kbcore.context.capacity import Candidate, FactKey, Room, entry_of
-from kbcore.context.proofs.evidence import Group, Witness
+from kbcore.context.capacity import FactKey, RankedCandidate, Room, entry_of
+from kbcore.context.proofs.evidence import AnswerGroup, Witness
 from kbcore.context.proofs.near_misses import Partial
-from kbcore.context.request import Conjunction, Goal, WindowRequest, goal_text
+from kbcore.context.request import ConjunctiveGoal, Goal, WindowRequest, goal_text
 from kbcore.context.resolution import Judge
 from kbcore.context.selection import Selection
-from kbcore.context.window import GoalNote
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbplanner.ir.schema import RelationSchema
+from kbtypes.windows import GoalNote
 
 GOALS_AT_ONCE = 20
 """Goals written as text between two calls of `yield_now`: about a millisecond."""
@@ -33,7 +33,7 @@ MAX_ELSEWHERE = 20
 """Answers of a goal that are named although their entries are listed for another goal."""
 
 
-class Goals:
+class GoalProofs:
     """The goals of a window that is being built."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Goals:
         self._selection = selection
         self._judge = judge
         self._resolve = request.auto_resolve
-        self.rules: dict[str, StoredRule] = {}
+        self.rules: dict[str, ParsedRule] = {}
         self.found: Counter[int] = Counter()
         self.whole: Counter[int] = Counter()
         self.reasons: dict[int, Counter[str]] = {}
@@ -70,7 +70,7 @@ class Goals:
         contradiction is skipped, and so is every answer that depends on it.
         """
         lots = {n: self._witness.answers(n, goal) for n, goal in enumerate(self._goals)}
-        alone: list[Group] = []
+        alone: list[AnswerGroup] = []
         while lots and self._room.left > 0:
             heads = [(n, next(lot, None)) for n, lot in self._witness.budget.paced(lots.items(), 1)]
             lots = {number: lots[number] for number, groups in heads if groups is not None}
@@ -134,7 +134,7 @@ class Goals:
             for number, goal in enumerate(self._goals)
         ]
 
-    def _refusal(self, group: Group) -> str | None:
+    def _refusal(self, group: AnswerGroup) -> str | None:
         lost = [fact for fact in group.facts if self._judge.loses(fact)]
         if lost and self._resolve:
             return "contradicted"
@@ -144,10 +144,10 @@ class Goals:
             list(filter(self._admits, group.facts)), goal_text(self._goals[group.goal])
         )
 
-    def _admits(self, fact: Candidate) -> bool:
+    def _admits(self, fact: RankedCandidate) -> bool:
         return self._predicates is None or fact.predicate in self._predicates
 
-    def _put(self, group: Group) -> None:
+    def _put(self, group: AnswerGroup) -> None:
         if group.proved:
             self.whole[group.goal] += 1
         else:
@@ -160,7 +160,7 @@ class Goals:
             self._listed.setdefault(fact.key, group.goal)
             self._selection.take_relevant(fact, f"{group.answer.text} depends on it", goal)
 
-    def _take_answer(self, group: Group, reason: str, goal: str) -> None:
+    def _take_answer(self, group: AnswerGroup, reason: str, goal: str) -> None:
         """Add an answer, or record that it is listed for an earlier goal."""
         if self._listed.setdefault(group.answer.key, group.goal) != group.goal:
             answers = self._elsewhere.setdefault(group.goal, [])
@@ -170,7 +170,7 @@ class Goals:
     def _has_conclusions(self, number: int) -> bool:
         """Return whether rules may give answers of a goal."""
         goal = self._goals[number]
-        if isinstance(goal, Conjunction):
+        if isinstance(goal, ConjunctiveGoal):
             return True
         atom = goal.atom
         schema = RelationSchema(atom.predicate, atom.arity, not goal.negated)
@@ -185,7 +185,7 @@ class Goals:
         texts = dict.fromkeys(", ".join(missing) for missing in alternatives if missing)
         return tuple(texts)[:MAX_ALTERNATIVES]
 
-    def _rules(self, group: Group) -> None:
+    def _rules(self, group: AnswerGroup) -> None:
         for rule in group.rules:
             self.rules.setdefault(rule.id, rule)
 
@@ -194,14 +194,14 @@ class Goals:
 
         Of a goal with several literals, add the facts that match some of them.
         """
-        if not isinstance(goal, Conjunction) and goal.negated:
+        if not isinstance(goal, ConjunctiveGoal) and goal.negated:
             return
         text = goal_text(goal)
         for partition in self._witness.supply.partitions:
             partial = Partial(self._witness, partition)
             parts = (
                 iter((partial.body(goal.body),))
-                if isinstance(goal, Conjunction)
+                if isinstance(goal, ConjunctiveGoal)
                 else partial.rules(goal.atom)
             )
             for part in parts:
@@ -228,10 +228,10 @@ class Goals:
                 )
 
 
-def _in_turns(lots: Sequence[Sequence[Group]]) -> Iterator[Group]:
+def _in_turns(lots: Sequence[Sequence[AnswerGroup]]) -> Iterator[AnswerGroup]:
     return (group for group in chain.from_iterable(zip_longest(*lots)) if group is not None)
 
 
 def _is_denial(goal: Goal) -> bool:
     """Return whether a goal asks if a single fact does not hold."""
-    return not isinstance(goal, Conjunction) and goal.negated and goal.atom.ground
+    return not isinstance(goal, ConjunctiveGoal) and goal.negated and goal.atom.ground

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kbcore.context.request import Goal, items_of
 from kbcore.state.partition import Partition
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import ParsedRule
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.terms import Literal
 
@@ -23,7 +23,7 @@ def visible_rules(tenant: Tenant, partitions: Sequence[Partition]) -> Iterator[s
 def relevant_rules(
     tenant: Tenant,
     partitions: Sequence[Partition],
-    used: Iterable[StoredRule],
+    used: Iterable[ParsedRule],
     goals: Sequence[Goal],
     predicates: Iterable[str],
 ) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kbcore.context.capacity import Candidate
+from kbcore.context.capacity import RankedCandidate
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.options import GoalOptions
@@ -77,8 +77,8 @@ def violations(
 
 
 def about(
-    violated: Sequence[Violation], facts: Iterable[Candidate], now: int
-) -> Iterator[Candidate]:
+    violated: Sequence[Violation], facts: Iterable[RankedCandidate], now: int
+) -> Iterator[RankedCandidate]:
     """Yield the first violations in which facts take part, as facts for a window.
 
     In a violation of the kind `different`, facts with both names take part. The violations have no
@@ -102,4 +102,4 @@ def about(
             takes_part = not named.isdisjoint(((each.scope, each.first), (each.scope, each.second)))
         if count_shown < MAX_SHOWN and takes_part:
             count_shown += 1
-            yield Candidate(each.row, 0.0, now)
+            yield RankedCandidate(each.row, 0.0, now)

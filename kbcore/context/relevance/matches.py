@@ -13,7 +13,7 @@ from kbcore.context.relevance.answers import with_answers
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.reason.budget import Budget
-from kbcore.search.bm25 import Found, LexicalIndex, Query
+from kbcore.search.bm25 import Found, LexicalIndex, SearchQuery
 from kbcore.search.dates import resolved_dates
 from kbcore.search.tokens import in_first_person, without_first_person
 from kbcore.state.partition import Partition, StoredRelation
@@ -109,7 +109,7 @@ class _Matches:
 
     def __init__(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[SearchQuery],
         request: WindowRequest,
         salience_weight: float,
         symbol: int | None,

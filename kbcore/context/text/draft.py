@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kbcore.context.text.notes import CONTRADICTED, notes_of
 from kbcore.context.text.phrases import NO_TEMPLATES, Templates
-from kbcore.context.window import Entry, GoalNote, SpanKey
+from kbtypes.windows import Entry, GoalNote, SpanKey
 
 MAX_CITED = 3
 """Sources cited for one stored fact: further ones say little more."""
@@ -38,7 +38,7 @@ Key = tuple[object, ...]
 
 
 @dataclass(slots=True)
-class Block:
+class TextBlock:
     """One line or one group of lines of the text.
 
     `pieces` are written one after another between `head` and `tail`. `scope` is the part that is
@@ -60,7 +60,7 @@ class Piece(NamedTuple):
     """
 
     key: Key
-    block: Block
+    block: TextBlock
     text: str = ""
     names: bool = False
 
@@ -85,7 +85,7 @@ class _Step:
     title_units: int = 0
     titles: int = 0
     added: list[_Added] = field(default_factory=list)
-    revised: list[tuple[Block, str]] = field(default_factory=list)
+    revised: list[tuple[TextBlock, str]] = field(default_factory=list)
 
 
 class Draft(ABC):
@@ -115,7 +115,7 @@ class Draft(ABC):
         self._templates = templates
         self._resolved = resolved
         self._goal_driven = goal_driven
-        self._blocks: dict[Key, Block] = {}
+        self._blocks: dict[Key, TextBlock] = {}
         self._scopes: Counter[str | None] = Counter()
         self._steps: list[_Step] = []
         self._step = _Step("")
@@ -228,10 +228,10 @@ class Draft(ABC):
         """Return a lower bound of the characters that an entry without provenance would add."""
 
     @abstractmethod
-    def _ordered(self) -> Iterator[Block]:
+    def _ordered(self) -> Iterator[TextBlock]:
         """Yield the blocks in the order in which they are written."""
 
-    def _revise(self, block: Block, text: str) -> None:
+    def _revise(self, block: TextBlock, text: str) -> None:
         """Replace the only piece of a block that an earlier step added."""
         before = block.pieces[-1]
         block.pieces[-1] = text
@@ -252,7 +252,7 @@ class Draft(ABC):
         spans = item.evidence[:most]
         return [self._sources.setdefault(span, len(self._sources) + 1) for span in spans]
 
-    def _written(self, block: Block, scoped: bool) -> str:
+    def _written(self, block: TextBlock, scoped: bool) -> str:
         title = block.title if self._titles > 1 else ""
         return (
             title

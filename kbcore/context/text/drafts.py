@@ -13,12 +13,12 @@ from functools import lru_cache
 
 from kbcore.context.request import NATURAL
 from kbcore.context.text.draft import (
-    Block,
     Draft,
     Item,
     Key,
     Piece,
     TemplatesOf,
+    TextBlock,
     no_templates,
 )
 from kbcore.context.text.notes import (
@@ -40,10 +40,11 @@ from kbcore.context.text.phrases import (
     sentence,
     verb_phrase,
 )
-from kbcore.context.window import QUERY, UNPROVED, Entry, GoalNote, Provenance, is_absence
+from kbcore.context.window import QUERY, UNPROVED, is_absence
 from kbcore.state.episodes.quoting import marks
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom, print_constant
+from kbtypes.windows import Entry, GoalNote, Provenance
 
 MAX_NAMED = 20
 """Premises that the reason of a conclusion names, such as the facts of a sum."""
@@ -65,14 +66,14 @@ class NaturalDraft(Draft):
     def _pieces(self, item: Item) -> Iterator[Piece]:
         if isinstance(item, str):
             phrase = rule_phrase(item, self._templates(None))
-            block = Block("Rule: ", "\n" if phrase is None else ".\n")
+            block = TextBlock("Rule: ", "\n" if phrase is None else ".\n")
             yield Piece(("rule", item), block, phrase or item)
             return
         if isinstance(item, GoalNote):
             group = note_group(item)
             yield from self._titled(group)
             for kind, text in self._remarks(item):
-                yield Piece(("note", group, kind), Block("", "\n"), text)
+                yield Piece(("note", group, kind), TextBlock("", "\n"), text)
             return
         cited = self._step.cited
         if self._is_named(item):
@@ -94,7 +95,7 @@ class NaturalDraft(Draft):
         subject = item.args[0] if item.args else ""
         if clause is None or reason is None:
             key = ("fact", group, (item.scope, subject), len(self._steps))
-            block = Block("", "\n", scope_heading(item))
+            block = TextBlock("", "\n", scope_heading(item))
             yield Piece(key, block, _notation(item, premises, cited, self._notes(item)))
         else:
             yield self._sentence(item, clause, reason)
@@ -105,10 +106,10 @@ class NaturalDraft(Draft):
             if clause_text is None:
                 opposite = print_atom(replace(known_atom, positive=False))
                 clash = f"{print_atom(known_atom)} and {opposite}"
-                yield Piece(both, Block("% Contradiction, unresolved: ", "\n"), clash)
+                yield Piece(both, TextBlock("% Contradiction, unresolved: ", "\n"), clash)
             else:
                 clash = f"both that {clause_text} and the opposite"
-                yield Piece(both, Block("Contradiction, unresolved: ", ".\n"), clash)
+                yield Piece(both, TextBlock("Contradiction, unresolved: ", ".\n"), clash)
 
     def _forget(self, item: Item) -> None:
         if isinstance(item, Entry):
@@ -144,7 +145,7 @@ class NaturalDraft(Draft):
         if ("title", group) in self._blocks:
             return
         title = title_of(group, self._goal_driven, "Goal ")
-        yield Piece(("title", group), Block("", "", title=f"{title}:\n" if title else ""))
+        yield Piece(("title", group), TextBlock("", "", title=f"{title}:\n" if title else ""))
 
     def _remarks(self, note: GoalNote) -> Iterator[tuple[str, str]]:
         """Yield what is said about a goal besides its facts."""
@@ -177,10 +178,10 @@ class NaturalDraft(Draft):
         text = f"{'' if known is None else '; '}{predicate}{f' ({notes})' if notes else ''}"
         text += reason + (_more(item) if reason else "") + marks(self._step.cited)
         scope = "In base: " if item.scope is None else f"In {print_constant(item.scope)}: "
-        return Piece(key, Block("", ".\n", scope), text, names=bool(subject) and not named)
+        return Piece(key, TextBlock("", ".\n", scope), text, names=bool(subject) and not named)
 
-    def _ordered(self) -> Iterator[Block]:
-        groups: dict[object, dict[object, list[Block]]] = {}
+    def _ordered(self) -> Iterator[TextBlock]:
+        groups: dict[object, dict[object, list[TextBlock]]] = {}
         for key, block in self._blocks.items():
             if key[0] in ("title", "note"):
                 groups.setdefault(key[1], {}).setdefault(None, []).append(block)
@@ -197,7 +198,7 @@ class _Line:
 
     entry: Entry
     cited: Sequence[int]
-    block: Block
+    block: TextBlock
 
 
 class FactsDraft(Draft):
@@ -217,21 +218,21 @@ class FactsDraft(Draft):
     def _pieces(self, item: Item) -> Iterator[Piece]:
         if isinstance(item, str):
             if self._goal_driven and ("rules",) not in self._blocks:
-                yield Piece(("rules",), Block("% Rules\n", ""))
-            yield Piece(("rule", item), Block("", "\n"), item)
+                yield Piece(("rules",), TextBlock("% Rules\n", ""))
+            yield Piece(("rule", item), TextBlock("", "\n"), item)
             return
         if isinstance(item, GoalNote):
             group = note_group(item)
             yield from self._titled(group)
             for kind, text in _remarks(item, ", ".join(item.elsewhere)):
-                yield Piece(("note", group, kind), Block("% ", "\n"), text)
+                yield Piece(("note", group, kind), TextBlock("% ", "\n"), text)
             return
         group = group_of(item)
         yield from self._titled(group)
         scope = ("scope", group, (item.scope,))
         if scope not in self._blocks:
-            yield Piece(scope, Block("", "", scope_heading(item)))
-        line = _Line(item, self._step.cited, Block("", "\n"))
+            yield Piece(scope, TextBlock("", "", scope_heading(item)))
+        line = _Line(item, self._step.cited, TextBlock("", "\n"))
         changed = self._enter(line)
         yield Piece(
             ("fact", group, (item.scope,), len(self._steps)), line.block, self._written_line(line)
@@ -300,12 +301,12 @@ class FactsDraft(Draft):
             return
         title = title_of(group, self._goal_driven, "Goal: ")
         title = f"% {title}\n" if title else ""
-        block = Block(title, "") if self._goal_driven else Block("", "", title=title)
+        block = TextBlock(title, "") if self._goal_driven else TextBlock("", "", title=title)
         yield Piece(("title", group), block)
 
-    def _ordered(self) -> Iterator[Block]:
-        groups: dict[object, dict[object, list[Block]]] = {}
-        rules: list[Block] = []
+    def _ordered(self) -> Iterator[TextBlock]:
+        groups: dict[object, dict[object, list[TextBlock]]] = {}
+        rules: list[TextBlock] = []
         for key, block in self._blocks.items():
             if key[0] in ("rule", "rules"):
                 rules.append(block)
@@ -338,7 +339,7 @@ def draft_for(
     )
 
 
-def _written_groups(groups: dict[object, dict[object, list[Block]]]) -> Iterator[Block]:
+def _written_groups(groups: dict[object, dict[object, list[TextBlock]]]) -> Iterator[TextBlock]:
     """Yield the blocks of groups: those that were asked for in their order, the others last."""
     for last in (False, True):
         for group, parts in groups.items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
-from kbcore.context.window import MATCH, OTHER, QUERY, VIOLATION, Entry, GoalNote
+from kbcore.context.window import OTHER, QUERY, VIOLATION
 from kbplanner.syntax.printer import print_constant
+from kbtypes.windows import MATCH, Entry, GoalNote
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _YEAR_1, _YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999

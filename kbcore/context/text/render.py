@@ -14,12 +14,13 @@ from kbcore.context.removed import (
     NO_LONGER_TRUE,
     RETRACTED,
     SUPERSEDED,
-    Removed,
+    Removal,
 )
 from kbcore.context.request import FACTS
 from kbcore.context.text.draft import Draft, Item, TemplatesOf, no_templates
 from kbcore.context.text.drafts import NaturalDraft, draft_for
-from kbcore.context.window import MATCH, Entry, Window, is_absence
+from kbcore.context.window import is_absence
+from kbtypes.windows import MATCH, Entry, Window
 
 NEW = "New"
 CHANGED = "Changed"
@@ -86,7 +87,7 @@ def render_changes(changes: WindowDiff, text_format: str = FACTS) -> str:
     return "\n".join(lines)
 
 
-def _bare(removal: Removed) -> Entry:
+def _bare(removal: Removal) -> Entry:
     """Return a removed entry without what does not matter any more: only an absence keeps its
     reason, and an expired fact its end.
     """

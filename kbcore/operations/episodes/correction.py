@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbcore.branching.preview import Preview, Proposal
-from kbcore.branching.truth_changes import TruthChange
+from kbcore.branching.preview import Proposal, TruthPreview
 from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, EpisodeMethods
-from kbcore.operations.history.undo import LogReplay, UndoOutcome
+from kbcore.operations.history.undo import LogReplay, UndoneChange
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import (
     AssertFacts,
@@ -23,7 +22,6 @@ from kbcore.state.changes import (
     PurgeMemory,
     RetractFact,
 )
-from kbcore.state.episodes.episodes import Episode
 from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.episodes.purges import PurgeRecord
 from kbcore.state.facts import Fact, Row
@@ -42,6 +40,8 @@ from kbplanner.ir.limits import text_problem
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom
+from kbtypes.episodes import CorrectOutcome, Episode
+from kbtypes.results import TruthChange
 
 CORRECTS = "corrects"
 """Key of the metadata of a corrected fact: what it replaces, and why."""
@@ -52,22 +52,8 @@ MAX_PREVIEWED = 10_000
 """Maximum number of facts of a purge for which conclusions are listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectOutcome:
-    """A correction: the fact that was replaced, as it was, and the one that is stored now.
-
-    `seq` is the number of the change in the log, 0 in a transaction.
-    """
-
-    old: Row
-    new: Row
-    reason: str
-    seq: int
-    timestamp: int
-
-
 @dataclass(slots=True)
-class PurgeOutcome:
+class PurgeRemovals:
     """Facts, episodes and standing goals that a purge removed, or would remove.
 
     `facts` and `conclusions` are cut at the limit of the request; the counts are complete, except
@@ -97,7 +83,7 @@ class PurgeOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeState:
+class PurgeProgress:
     """A purge, and whether its text is gone from the log and the snapshots of this node.
 
     `waits_for` says why it is not, as in `kbcore.operations.services.Erasure`; None if it is.
@@ -118,7 +104,7 @@ class Corrections(EpisodeMethods, ABC):
         *,
         limit: int = ...,
         request_limits: RequestLimits | None = None,
-    ) -> Preview:
+    ) -> TruthPreview:
         """Return what would become true or false if a change were made."""
 
     @abstractmethod
@@ -178,7 +164,7 @@ class Corrections(EpisodeMethods, ABC):
         wait: bool = True,
         limit: int = DEFAULT_LISTED,
         request_limits: RequestLimits | None = None,
-    ) -> PurgeOutcome:
+    ) -> PurgeRemovals:
         """Remove facts and episodes, and their text from the log and the snapshots.
 
         Facts that keep other evidence stay when their episodes go. Standing goals that mention the
@@ -206,7 +192,7 @@ class Corrections(EpisodeMethods, ABC):
             names[:] = _retractions(parts) if plan.fact_count <= MAX_PREVIEWED else []
 
         self._evaluated(select, request_limits)
-        preview = Preview(truncated=plan.fact_count > len(names))
+        preview = TruthPreview(truncated=plan.fact_count > len(names))
         if names:
             preview = self.preview(
                 Proposal(retractions=tuple(names)),
@@ -214,7 +200,7 @@ class Corrections(EpisodeMethods, ABC):
                 request_limits=request_limits,
             )
         derived = [each for each in preview.becomes_false if not each.stored]
-        outcome = PurgeOutcome(
+        outcome = PurgeRemovals(
             rows,
             plan.fact_count,
             derived[:limit],
@@ -249,16 +235,16 @@ class Corrections(EpisodeMethods, ABC):
             purged = tenant.purges.last_seq()
         return max(purged, self._services.erasure(self.database, self.tenant).erased) + 1
 
-    def purges(self) -> list[PurgeState]:
+    def purges(self) -> list[PurgeProgress]:
         """Return the purges of the tenant, oldest first."""
         tenant = self._read_tenant()
         with tenant.lock.read():
             records = tenant.purges.all()
         erasure = self._services.erasure(self.database, self.tenant)
         return [
-            PurgeState(record, True, None)
+            PurgeProgress(record, True, None)
             if record.seq <= erasure.erased
-            else PurgeState(record, False, erasure.waits_for)
+            else PurgeProgress(record, False, erasure.waits_for)
             for record in records
         ]
 
@@ -268,7 +254,7 @@ class Corrections(EpisodeMethods, ABC):
         seq: int | None = None,
         request: str | None = None,
         request_limits: RequestLimits | None = None,
-    ) -> UndoOutcome:
+    ) -> UndoneChange:
         """Undo one committed change: restore the facts, rules and scopes that it changed.
 
         The change is given by its number in the log, or by the idempotency key of its request or
@@ -307,7 +293,7 @@ class Corrections(EpisodeMethods, ABC):
                     )
                 except Outdated:
                     continue
-                return UndoOutcome(seq, delta.seq, delta.at, undone)
+                return UndoneChange(seq, delta.seq, delta.at, undone)
         raise Conflict("the tenant was changed by other requests again and again")
 
     # -- inside ------------------------------------------------------------------------------------
@@ -324,7 +310,7 @@ class Corrections(EpisodeMethods, ABC):
             )
 
     def _purge(
-        self, target: PurgeTarget, parts: list[tuple[Any, ...]], outcome: PurgeOutcome
+        self, target: PurgeTarget, parts: list[tuple[Any, ...]], outcome: PurgeRemovals
     ) -> None:
         outcome.id = f"purge-{secrets.token_hex(8)}"
         episodes = tuple(episode.id for episode in outcome.episodes)

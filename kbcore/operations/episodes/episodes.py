@@ -10,7 +10,7 @@ from kbcore.errors import AlreadyExists, InvalidInput, NotFound, TooLarge
 from kbcore.operations.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import EPISODES, AddEpisodes, Depends
-from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS, Episode, NewEpisode, episode_id
+from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS, NewEpisode, episode_id
 from kbcore.state.episodes.evidence import MAX_EVIDENCE, Evidence, evidence_of
 from kbcore.state.facts import Fact, Row
 from kbcore.state.names import check_name
@@ -18,6 +18,7 @@ from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sources import supported
 from kbplanner.ir.limits import text_problem
 from kbplanner.pacing import YieldNow, go_on, paced
+from kbtypes.episodes import Episode, EpisodeFacts, EpisodePage
 
 DEFAULT_LISTED = 100
 """Default number of episodes, or of facts of an episode, in one answer."""
@@ -44,27 +45,6 @@ class Supports:
 
     episodes: tuple[NewEpisode, ...] = ()
     known: tuple[Fact, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeFacts:
-    """An episode with a page of the stored facts that it supports, and the number of all of
-    them.
-    """
-
-    episode: Episode
-    facts: list[Row]
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodePage:
-    """A page of episodes, in the order in which they were stored, and the number of all that
-    match.
-    """
-
-    episodes: list[Episode]
-    total: int
 
 
 class EpisodeMethods(TenantHandle):
@@ -199,8 +179,9 @@ class EpisodeMethods(TenantHandle):
         """Return facts whose evidence is complete: with both offsets, or none for a whole episode.
 
         `episodes` are stored together with the facts. `yield_now` is called about once a
-        millisecond. Raises InvalidInput that names the span if an episode is unknown or too short,
-        or if a fact would have too much evidence.
+        millisecond. A fact that has all the evidence that a fact may have gets no more from them.
+        Raises InvalidInput that names the span if an episode is unknown or too short, or if a fact
+        would have too much evidence from others.
         """
         if not any(fact.evidence for fact in paced(facts, yield_now)):
             return facts
@@ -213,14 +194,18 @@ class EpisodeMethods(TenantHandle):
                     checked.append(fact)
                     continue
                 where = "evidence" if len(facts) == 1 else f"facts[{index}].evidence"
-                if len(fact.evidence) > MAX_EVIDENCE:
+                is_recorded = all(span.episode in lengths for span in fact.evidence)
+                if len(fact.evidence) > MAX_EVIDENCE and not is_recorded:
                     raise _too_many(where)
                 spans = tuple(
                     _span(tenant, lengths, each, f"{where}[{number}]")
-                    for number, each in enumerate(fact.evidence)
+                    for number, each in enumerate(fact.evidence[:MAX_EVIDENCE])
                 )
-                if len(spans) + _evidence_count(tenant, fact) > MAX_EVIDENCE:
-                    raise _too_many(where)
+                excess = len(spans) + _evidence_count(tenant, fact) - MAX_EVIDENCE
+                if excess > 0:
+                    if not is_recorded:
+                        raise _too_many(where)
+                    spans = spans[: max(len(spans) - excess, 0)]
                 checked.append(fact if spans == fact.evidence else replace(fact, evidence=spans))
         return checked
 

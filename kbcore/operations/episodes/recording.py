@@ -1,7 +1,7 @@
 """The episodes of a submitted text, and the evidence of the facts that were read in it.
 
-A text becomes one episode; a conversation one for each turn. Texts over the limit of an episode are
-cut between lines.
+Each passage becomes an episode: a text of one speaker is one, messages are one each. Passages over
+the limit of an episode are cut between lines.
 """
 
 from __future__ import annotations
@@ -9,16 +9,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 
-from kbcore.language.reading import (
-    DEFAULT_SPEAKER,
-    SignedAtom,
-    Span,
-    offsets_of,
-    speaker_of,
-)
+from kbcore.language.messages import Passage, Span, Transcript
+from kbcore.language.reading import SignedAtom, offsets_of
 from kbcore.state.episodes.episodes import NewEpisode, episode_id
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
@@ -33,43 +27,43 @@ millisecond.
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The origin of a text: its speaker (None: unknown), time in epoch milliseconds, and
-    session.
-    """
-
-    speaker: str | None = None
-    at: int | None = None
-    session: str | None = None
-
-
 class Recording:
-    """The episodes of a text; `turns` are the numbers of the lines with which its turns begin.
+    """The episodes of a transcript in a session.
 
-    `yield_now` is called about once a millisecond.
+    Without a time given for a passage its episode is dated when it is stored, or at `now` (epoch
+    milliseconds) if `now` is given. Then equal messages of a list have episodes of their own, and
+    otherwise equal texts have the same one. `yield_now` is called about once a millisecond.
     """
 
     def __init__(
         self,
-        text: str,
-        source: Source,
+        transcript: Transcript,
+        session: str | None,
         max_chars: int,
-        turns: Sequence[int] = (),
+        now: int | None = None,
         *,
         yield_now: YieldNow,
     ) -> None:
         self._starts: list[int] = []
         self.episodes: list[NewEpisode] = []
+        self.messages: list[int] = []
+        """The number of the message of each episode."""
         self._yield_now = yield_now
-        for start, end in paced(
-            _pieces(text, turns, max_chars, yield_now), yield_now, EPISODES_PER_YIELD
-        ):
-            piece = text[start:end]
-            speaker = source.speaker or (speaker_of(piece) if turns else None) or DEFAULT_SPEAKER
-            id = episode_id(speaker, piece, source.at, source.session)
-            self._starts.append(start)
-            self.episodes.append(NewEpisode(id, speaker, piece, source.at, source.session))
+        pieces: dict[int, int] = {}
+        for passage in paced(transcript.passages, yield_now, EPISODES_PER_YIELD):
+            own = transcript.messages[passage.message]
+            for start, end in _pieces(transcript.text, passage, max_chars):
+                number = pieces[passage.message] = pieces.get(passage.message, 0) + 1
+                text = transcript.text[start:end]
+                at = now if passage.at is None else passage.at
+                if own.id is not None:
+                    id = own.id if number == 1 else f"{own.id}.{number}"
+                else:
+                    repeat = None if passage.at is not None or now is None else passage.message
+                    id = episode_id(passage.speaker, text, at, session, repeat)
+                self._starts.append(start)
+                self.messages.append(passage.message)
+                self.episodes.append(NewEpisode(id, passage.speaker, text, at, session))
 
     def evidence(self, spans: Iterable[Span]) -> tuple[Evidence, ...]:
         """Return the evidence of spans of the text: in each episode that they touch."""
@@ -99,8 +93,11 @@ class Recording:
         """Return the episodes that the evidence of facts names, each once."""
         yield_now = self._yield_now
         names = {span.episode for fact in paced(facts, yield_now) for span in fact.evidence}
-        own = {each.id: each for each in paced(self.episodes, yield_now) if each.id in names}
-        return list(own.values())
+        return [each for each in paced(self.unique(), yield_now) if each.id in names]
+
+    def unique(self) -> list[NewEpisode]:
+        """Return the episodes, each once."""
+        return list({each.id: each for each in paced(self.episodes, self._yield_now)}.values())
 
 
 class ProseLines:
@@ -154,19 +151,16 @@ def sentence_of(text: str, start: int, end: int, fact: SignedAtom) -> Span:
     return best
 
 
-def _pieces(text: str, turns: Sequence[int], max_chars: int, yield_now: YieldNow) -> Iterable[Span]:
-    """Yield the spans of the episodes of a text: its turns, cut between lines where too long."""
-    starts = [0]
-    if len(turns) > 1:
-        offsets = offsets_of(lines_of(text, yield_now), yield_now)
-        starts = [offsets[number - 1] for number in paced(turns, yield_now)]
-    for start, following in pairwise([*starts, len(text) + 1]):
-        end = following - 1  # without the line break between two turns
-        while end - start > max_chars:
-            cut = text.rfind("\n", start, start + max_chars) + 1 or start + max_chars
-            yield from _filled(text, start, cut)
-            start = cut
-        yield from _filled(text, start, end)
+def _pieces(text: str, passage: Passage, max_chars: int) -> Iterable[Span]:
+    """Yield the spans of the episodes of a passage, which is cut between lines if it is too
+    long.
+    """
+    start = passage.start
+    while passage.end - start > max_chars:
+        cut = text.rfind("\n", start, start + max_chars) + 1 or start + max_chars
+        yield from _filled(text, start, cut)
+        start = cut
+    yield from _filled(text, start, passage.end)
 
 
 def _filled(text: str, start: int, end: int) -> Iterable[Span]:

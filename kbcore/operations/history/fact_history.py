@@ -38,6 +38,7 @@ from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import ANONYMOUS, Atom, Term, Variable
 from kbplanner.syntax.printer import print_atom
+from kbtypes.episodes import FactEvent
 
 ASSERTED, REPLACED, RETRACTED, PURGED = "asserted", "replaced", "retracted", "purged"
 EVENTS = ASSERTED, REPLACED, RETRACTED, PURGED
@@ -124,32 +125,7 @@ class FactPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class FactEvent:
-    """One event in the history of a fact.
-
-    `event` is one of EVENTS, `cause` one of CAUSES. `before` and `after` are the rows of the fact,
-    None where it was not stored. A purge has neither; `count` is the number of facts it removed, of
-    any predicate. `at` is in epoch milliseconds, `seq` the number of the change in the log.
-    `request` is the idempotency key, `key` the id of the API key; None if the record has none.
-    `reason` is the reason of a correction, `undoes` the number of the change that an undo undid.
-    """
-
-    event: str
-    cause: str
-    at: int
-    seq: int
-    before: Row | None = None
-    after: Row | None = None
-    request: str | None = None
-    transaction: str | None = None
-    key: str | None = None
-    count: int | None = None
-    reason: str | None = None
-    undoes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FactHistory:
+class HistoryPage:
     """A page of the history of facts, and the number of all events that the log still has.
 
     Facts that were stored before `start` have no event that says who asserted them.
@@ -171,7 +147,7 @@ class FactHistories(EarlierReads):
         offset: int = 0,
         oldest_first: bool = False,
         request_limits: RequestLimits | None = None,
-    ) -> FactHistory:
+    ) -> HistoryPage:
         """Return what asserted, replaced and removed facts, the newest event first.
 
         Raises InvalidInput if the storage keeps no history, and BudgetExceeded.
@@ -196,7 +172,7 @@ class FactHistories(EarlierReads):
                 if not oldest_first or total <= offset + limit:
                     events.append(event)
         ordered = list(events) if oldest_first else list(reversed(events))
-        return FactHistory(ordered[offset:], total, start)
+        return HistoryPage(ordered[offset:], total, start)
 
     def _check_history(self, scope: str | None) -> None:
         """Raise InvalidInput if there is no history to read, as in a transaction."""

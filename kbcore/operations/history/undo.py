@@ -43,7 +43,7 @@ from kbcore.state.changes import (
 from kbcore.state.episodes.evidence import evidence_from_json, with_evidence
 from kbcore.state.facts import UNSET_PRIORITY, FactKey, Row
 from kbcore.state.merging.sides import ConflictingFact
-from kbcore.state.rulebook import StoredRule, stored_phrase
+from kbcore.state.rulebook import ParsedRule, stored_phrase
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
 from kbplanner.ir.phrases import Phrase
@@ -55,7 +55,7 @@ CONFLICTS_LISTED = 100
 RuleKey = tuple[str | None, str]
 """Scope and id of a rule or a phrase."""
 
-_Rules = tuple[dict[RuleKey, StoredRule], dict[RuleKey, Phrase]]
+_Rules = tuple[dict[RuleKey, ParsedRule], dict[RuleKey, Phrase]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Undone:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoOutcome:
+class UndoneChange:
     """The number of the change that was undone, and of the change that undid it."""
 
     undone: int
@@ -413,7 +413,7 @@ def _rules(tenant: Tenant) -> _Rules:
 
 
 def _inverse_rules(
-    keys: Iterable[RuleKey], rules: dict[RuleKey, StoredRule], phrases: dict[RuleKey, Phrase]
+    keys: Iterable[RuleKey], rules: dict[RuleKey, ParsedRule], phrases: dict[RuleKey, Phrase]
 ) -> Iterator[Change]:
     for key in keys:
         scope, id = key

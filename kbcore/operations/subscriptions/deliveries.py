@@ -23,7 +23,7 @@ from kbcore.clock import Clock
 from kbcore.errors import KBError, NotFound
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.plug.webhooks import DeliveryOutcome, WebhookMessage, WebhookSender
-from kbcore.state.subscriptions import StatePosition, Subscription, Webhook
+from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbcore.state.tenant import Tenant
 from kbcore.subscriptions.goal import StandingGoal
 
@@ -313,7 +313,11 @@ class Deliveries:
         return is_well and bool(messages)
 
     def _send(
-        self, kb: TenantKB, subscription: Subscription, circuit: Circuit, message: WebhookMessage
+        self,
+        kb: TenantKB,
+        subscription: StoredSubscription,
+        circuit: Circuit,
+        message: WebhookMessage,
     ) -> bool:
         """Deliver a message; return False after a failure. An address that is gone ends the goals
         of its owner that have the same secret.

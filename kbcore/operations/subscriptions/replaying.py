@@ -93,7 +93,7 @@ class ReplayedChanges:
         self._known.clear()
 
 
-class Replay:
+class GoalReplay:
     """One replay of a goal. `evaluator` makes the evaluator of a rebuilt tenant, `show` returns the
     external form of a change there.
     """
@@ -128,7 +128,7 @@ class Replay:
                 return Replayed(since, until, self._changes)
         except BudgetExceeded:
             pass
-        except (LogTruncated, _Gap):
+        except (LogTruncated, _ReplayGap):
             return None
         except KBError:  # the goal had ended in this state
             return None
@@ -156,7 +156,7 @@ class Replay:
             self._advance(seq, min(change.at, until.at))
             states.apply(change)
             if states.tenant(change.at) is not self._tenant:
-                raise _Gap
+                raise _ReplayGap
             seq = change.seq
             self._observe(seq)
             if len(self._changes) >= MAX_CHANGES or self._rows >= MAX_ROWS:
@@ -170,7 +170,7 @@ class Replay:
         back.
         """
         if self._tenant.at(0) > moment.at:
-            raise _Gap
+            raise _ReplayGap
 
     def _advance(self, seq: int, at: int) -> None:
         """Let facts begin and cease to be valid, one time after the other."""
@@ -195,7 +195,7 @@ class Replay:
         self._journals.watch([goal])
 
 
-class _Gap(Exception):
+class _ReplayGap(Exception):
     """The changes are not a sequence of differences: the tenant was emptied, or its clock went
     back.
     """

@@ -14,18 +14,23 @@ from kbcore.durable.records import read_body
 from kbcore.errors import Forbidden, InvalidInput, KBError, LogTruncated, NotFound
 from kbcore.events.events import mark_of
 from kbcore.operations.base import TenantHandle
-from kbcore.operations.subscriptions.replaying import GoalChange, Replay, Replayed, ReplayedChanges
+from kbcore.operations.subscriptions.replaying import (
+    GoalChange,
+    GoalReplay,
+    Replayed,
+    ReplayedChanges,
+)
 from kbcore.reason.admission import Admission, Slots
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.retraction.programs import Programs
-from kbcore.retraction.rows import Rows
+from kbcore.retraction.rows import RowSet
 from kbcore.state.changes import EndSubscriptions, NoteDelivery, Outdated, PutSubscription
 from kbcore.state.facts import Row
-from kbcore.state.subscriptions import StatePosition, Subscription, Webhook
+from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbcore.subscriptions.goal import Evaluator, StandingGoal
 from kbcore.subscriptions.history import AnswerChange
-from kbcore.subscriptions.registry import Node, StandingGoals
+from kbcore.subscriptions.registry import RegistryNode, StandingGoals
 from kbcore.upkeep.purge import PurgedGoal
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Variable
@@ -139,7 +144,7 @@ class StandingGoalMethods(TenantHandle):
         if known is not None and (known.ttl, known.webhook) == (goal.ttl_ms, webhook):
             return
         now = self._services.clock.now_ms()
-        subscription = Subscription(
+        subscription = StoredSubscription(
             goal.id, goal.goal, goal.scope, goal.ttl_ms, now, goal.expires_at, goal.owner, webhook
         )
         self._commit((PutSubscription(subscription),))
@@ -352,7 +357,7 @@ class StandingGoalMethods(TenantHandle):
 
         return check
 
-    def _still_subscribed(self, subscriptions: Iterable[Subscription]) -> Callable[[], None]:
+    def _still_subscribed(self, subscriptions: Iterable[StoredSubscription]) -> Callable[[], None]:
         """Return a check that raises Outdated if one of the subscriptions has ended or was changed
         by its owner. The tenant may be gone too, and the commit would create it again.
         """
@@ -387,7 +392,7 @@ class StandingGoalMethods(TenantHandle):
         if goals is not None:
             return goals
         services = self._services
-        node = Node(
+        node = RegistryNode(
             services.config.tenant_max_standing_goals,
             self._new_upkeep_budget,
             services.clock.now_ms,
@@ -470,7 +475,7 @@ class StandingGoalMethods(TenantHandle):
                     return replayed
                 owner = self.database, self.tenant
                 states = EarlierStates(services.log(*owner), services.scratch(), owner, budget)
-                replay = Replay(states, goal, self._evaluator, self._shown_change, budget)
+                replay = GoalReplay(states, goal, self._evaluator, self._shown_change, budget)
                 replayed = replay.run(since, until)
                 if replayed is not None:
                     known.put(goal, replayed)
@@ -496,8 +501,8 @@ class StandingGoalMethods(TenantHandle):
 
     def _shown_change(self, tenant: Tenant, goal: StandingGoal, change: AnswerChange) -> GoalChange:
         arity = goal.head.arity
-        appeared = Rows(change.appeared, change.appeared_count, arity)
-        disappeared = Rows(change.disappeared, change.disappeared_count, arity)
+        appeared = RowSet(change.appeared, change.appeared_count, arity)
+        disappeared = RowSet(change.disappeared, change.disappeared_count, arity)
         return GoalChange(
             self._event_id(change.moment),
             change.moment.seq,
@@ -507,7 +512,7 @@ class StandingGoalMethods(TenantHandle):
             self._shown_rows(tenant, goal, disappeared),
         )
 
-    def _shown_rows(self, tenant: Tenant, goal: StandingGoal, rows: Rows) -> list[Row]:
+    def _shown_rows(self, tenant: Tenant, goal: StandingGoal, rows: RowSet) -> list[Row]:
         """Return the answers of an atom with its predicate, those of other goals as bindings."""
         texts, arity = tenant.engine.texts(rows.symbols), rows.arity
         parts = [texts[at * arity : (at + 1) * arity] for at in range(rows.count)]

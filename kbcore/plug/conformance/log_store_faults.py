@@ -79,7 +79,7 @@ class Image:
                 (target / name).write_bytes(self.contents.get(inode, b""))
 
 
-class Disk:
+class FaultyDisk:
     """The folder `root` as the store under test uses it.
 
     Call number `fault` of its kind fails with errno `error`.
@@ -101,7 +101,7 @@ class Disk:
         self._readers: dict[int, int] = {}
 
     @contextmanager
-    def watched(self) -> Iterator[Disk]:
+    def watched(self) -> Iterator[FaultyDisk]:
         """Replace the calls while the block runs."""
         with ExitStack() as stack:
             for name in ("fsync", "fdatasync"):
@@ -237,7 +237,7 @@ class LogStoreFaultConformance(Conformance, abstract=True):
         """
         self._needs_interception()
         folder, books = Path(fault_config.storage_dir), Books()
-        disk = Disk(folder, books)
+        disk = FaultyDisk(folder, books)
         with disk.watched():
             store = self.make_store(fault_config)
             self._work(store, books, lambda: disk.images.append(disk.image()))
@@ -274,7 +274,7 @@ class LogStoreFaultConformance(Conformance, abstract=True):
         for fault in range(1, MAX_FAULTS):
             books, run = Books(), replace(config, storage_dir=str(folder / str(fault)))
             store = self.make_store(run)
-            disk = Disk(Path(run.storage_dir), books, error, fault)
+            disk = FaultyDisk(Path(run.storage_dir), books, error, fault)
             with disk.watched():
                 self._work(store, books, lambda: None)
                 with suppress(KBError):

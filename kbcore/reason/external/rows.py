@@ -66,7 +66,7 @@ class RowsNeeded(Exception):
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownRows:
     """The rows of one predicate that are known in a scope, and the inputs they are complete for."""
 
     inputs: dict[str, set[Values]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class ExternalRows:
     def __init__(self, predicates: ExternalPredicates, tenant: Tenant) -> None:
         self._predicates = predicates
         self._database, self._tenant = tenant.database, tenant.name
-        self._known: dict[tuple[str | None, RelationSchema], _Known] = {}
+        self._known: dict[tuple[str | None, RelationSchema], _KnownRows] = {}
         self._loaded: dict[tuple[str | None, RelationSchema], _Loaded] = {}
         self._count = 0
 
@@ -215,7 +215,7 @@ class ExternalRows:
 
     def _add(self, scope: str | None, key: Key, rows: Mapping[Values, Sequence[Values]]) -> None:
         schema, mode = key
-        known = self._known.setdefault((scope, schema), _Known())
+        known = self._known.setdefault((scope, schema), _KnownRows())
         known.inputs.setdefault(mode, set()).update(rows)
         before = len(known.rows)
         known.rows.update(dict.fromkeys(chain.from_iterable(rows.values())))

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from zlib import crc32
 
-from kbcore.search.vectors.store import Entry
+from kbcore.search.vectors.store import VectorEntry
 
 SUFFIX = ".kbv"
 TEMPORARY = ".tmp"
@@ -52,7 +52,7 @@ class VectorFile:
         self.erased: int | None = None
         """Number of the last purge whose text is not in the file, None without a file."""
 
-    def read(self) -> list[Entry]:
+    def read(self) -> list[VectorEntry]:
         """Return the vectors that are intact, from the first on; what is damaged is written
         over.
         """
@@ -80,14 +80,14 @@ class VectorFile:
         while at + size + _CRC.size <= len(data):
             if _CRC.unpack_from(data, at + size)[0] != crc32(data[at : at + size]):
                 break
-            entries.append(Entry(*self._entry.unpack_from(data, at)))
+            entries.append(VectorEntry(*self._entry.unpack_from(data, at)))
             at += size + _CRC.size
         if at != len(data):
             _log.warning("%s is damaged at byte %d: later vectors are made again", self.path, at)
         self._size, self.entries = at, len(entries)
         return entries
 
-    def append(self, entries: Iterable[Entry], erased: int) -> None:
+    def append(self, entries: Iterable[VectorEntry], erased: int) -> None:
         """Add vectors; `erased` is the number of the last purge if the file is new."""
         data = b"".join(map(self._encoded, entries))
         if not data:
@@ -101,7 +101,7 @@ class VectorFile:
             file.write(data)
         self._grown(data)
 
-    def replace(self, entries: Iterable[Entry], erased: int) -> None:
+    def replace(self, entries: Iterable[VectorEntry], erased: int) -> None:
         """Replace all vectors, durably; no text of the purges up to `erased` is among them."""
         self._replace(b"".join(map(self._encoded, entries)), erased)
 
@@ -132,7 +132,7 @@ class VectorFile:
         self._size += len(data)
         self.entries += len(data) // (self._entry.size + _CRC.size)
 
-    def _encoded(self, entry: Entry) -> bytes:
+    def _encoded(self, entry: VectorEntry) -> bytes:
         data = self._entry.pack(*entry)
         return data + _CRC.pack(crc32(data))
 

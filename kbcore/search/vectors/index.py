@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 from weakref import ref
 
 from kbcore.search.vectors.signs import candidate_count
-from kbcore.search.vectors.store import Digest, Entry, VectorStore, digest_of
+from kbcore.search.vectors.store import Digest, VectorEntry, VectorStore, digest_of
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
@@ -50,13 +50,13 @@ MAX_QUERIES = 256
 class Missing(NamedTuple):
     """A fact whose text has no vector yet."""
 
-    part: Part
+    part: VectorPart
     row: int
     digest: Digest
     text: str
 
 
-class Part:
+class VectorPart:
     """The facts of one relation: positions by row id, and the rows that have none, oldest first.
 
     `live` is the number of stored rows when it was last read; `stale` is True if rows were removed
@@ -84,7 +84,7 @@ class _Shelf(NamedTuple):
     revision: int
     positions: array[int]
     starts: list[int]
-    owners: list[tuple[Part, array[int] | None]]
+    owners: list[tuple[VectorPart, array[int] | None]]
 
 
 class VectorIndex:
@@ -100,7 +100,7 @@ class VectorIndex:
         self.unsaved: list[Digest] = []
         self._text_of = text_of
         self._mutex = threading.Lock()
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, VectorPart] = {}
         self._shelves: OrderedDict[str | None, _Shelf] = OrderedDict()
         self._queries: OrderedDict[str, Quantized] = OrderedDict()
 
@@ -263,7 +263,7 @@ class VectorIndex:
         tenant: Tenant,
         partitions: Sequence[Partition],
         facts: Sequence[Missing],
-        entries: Sequence[Entry],
+        entries: Sequence[VectorEntry],
     ) -> None:
         """Store the vectors of facts of partitions, or of the first ones, unless they were
         removed.
@@ -287,19 +287,19 @@ class VectorIndex:
             self._trim({id(fact.part): fact.part for fact in facts}.values())
             self.revision += 1
 
-    def load(self, entries: Iterable[Entry]) -> None:
+    def load(self, entries: Iterable[VectorEntry]) -> None:
         """Store vectors that were saved earlier; no lock is needed."""
         with self._mutex:
             for entry in entries:
                 self.store.add(entry)
 
-    def take_unsaved(self) -> list[Entry]:
+    def take_unsaved(self) -> list[VectorEntry]:
         """Return the vectors that were not returned before; no lock is needed."""
         with self._mutex:
             digests, self.unsaved = self.unsaved, []
             return list(self.store.chosen(digests))
 
-    def all_entries(self) -> list[Entry]:
+    def all_entries(self) -> list[VectorEntry]:
         """Return every vector, and none of them again as unsaved; no lock is needed."""
         with self._mutex:
             self.unsaved = []
@@ -323,7 +323,7 @@ class VectorIndex:
                         self._discard(key)
             return self.store.drop_unused()
 
-    def _parts_of(self, partitions: Iterable[Partition]) -> list[Part]:
+    def _parts_of(self, partitions: Iterable[Partition]) -> list[VectorPart]:
         return [
             part
             for partition in partitions
@@ -331,7 +331,7 @@ class VectorIndex:
             if (part := self._part(stored)) is not None
         ]
 
-    def _part(self, stored: StoredRelation) -> Part | None:
+    def _part(self, stored: StoredRelation) -> VectorPart | None:
         part = self._parts.get(id(stored))
         return part if part is not None and part.stored() is stored else None
 
@@ -341,7 +341,9 @@ class VectorIndex:
             if part is None or part.renumbered != stored.renumbered:
                 if id(stored) in self._parts:
                     self._discard(id(stored))
-                part = self._parts[id(stored)] = Part(stored, counts=_is_stored(tenant, stored))
+                part = self._parts[id(stored)] = VectorPart(
+                    stored, counts=_is_stored(tenant, stored)
+                )
             counts = stored.relation.counts()
             if counts.rows == len(part.positions) and counts.live == part.live:
                 continue
@@ -356,7 +358,12 @@ class VectorIndex:
             part.live = counts.live
 
     def _look_up(
-        self, tenant: Tenant, part: Part, stored: StoredRelation, new: array[int], pause: Pause
+        self,
+        tenant: Tenant,
+        part: VectorPart,
+        stored: StoredRelation,
+        new: array[int],
+        pause: Pause,
     ) -> None:
         for start in range(0, len(new), BATCH_ROWS):
             ids = new[start : start + BATCH_ROWS]
@@ -379,8 +386,8 @@ class VectorIndex:
             args = texts[at * schema.arity : (at + 1) * schema.arity]
             yield self._text_of(schema.predicate, args, not schema.positive)
 
-    def _described(self, tenant: Tenant, chosen: Sequence[tuple[Part, int]]) -> list[Missing]:
-        groups: dict[int, tuple[Part, array[int]]] = {}
+    def _described(self, tenant: Tenant, chosen: Sequence[tuple[VectorPart, int]]) -> list[Missing]:
+        groups: dict[int, tuple[VectorPart, array[int]]] = {}
         for part, row in chosen:
             groups.setdefault(id(part), (part, array("I")))[1].append(row)
         described: dict[Digest, Missing] = {}
@@ -395,14 +402,14 @@ class VectorIndex:
             self._trim([part])
         return list(described.values())
 
-    def _set(self, part: Part, row: int, position: int) -> None:
+    def _set(self, part: VectorPart, row: int, position: int) -> None:
         if part.alive and row < len(part.positions) and part.positions[row] == NO_POSITION:
             part.positions[row] = position
             if part.counts:
                 self.store.use(position)
 
     @staticmethod
-    def _trim(parts: Iterable[Part]) -> None:
+    def _trim(parts: Iterable[VectorPart]) -> None:
         """Remove the rows at both ends of the missing ones that have a vector by now."""
         for part in parts:
             missing, positions = part.missing, part.positions
@@ -414,7 +421,7 @@ class VectorIndex:
             if end - start < len(missing):
                 part.missing = missing[start:end]
 
-    def _release_removed(self, part: Part) -> None:
+    def _release_removed(self, part: VectorPart) -> None:
         """Release the positions of rows that were removed, if there are any."""
         stored = part.stored()
         if not part.stale or stored is None:
@@ -429,7 +436,7 @@ class VectorIndex:
         part.missing = array("I", [row for row in part.missing if row in left])
         part.stale = False
 
-    def _created(self, part: Part, limit: int) -> Iterator[tuple[int, int]]:
+    def _created(self, part: VectorPart, limit: int) -> Iterator[tuple[int, int]]:
         """Yield the newest rows without a vector, with their creation times."""
         self._release_removed(part)
         rows, stored = part.missing[-limit:], part.stored()
@@ -450,7 +457,7 @@ class VectorIndex:
         partition: Partition,
         relations: Sequence[StoredRelation],
         predicates: Sequence[str] | None,
-    ) -> tuple[array[int], list[int], list[tuple[Part, array[int] | None]]]:
+    ) -> tuple[array[int], list[int], list[tuple[VectorPart, array[int] | None]]]:
         """Return the positions of the visible facts of relations, where each relation begins, and
         the row ids of each (None: all of its rows).
         """
@@ -460,7 +467,7 @@ class VectorIndex:
             if known is not None and known[:2] == (tenant.version, self.revision):
                 return known.positions, known.starts, known.owners
         positions, starts = array("I"), list[int]()
-        owners: list[tuple[Part, array[int] | None]] = []
+        owners: list[tuple[VectorPart, array[int] | None]] = []
         for stored in relations:
             part = self._part(stored)
             counts = stored.relation.counts()
@@ -488,7 +495,7 @@ def _fact(
     negative: float,
     at: int,
     starts: Sequence[int],
-    owners: Sequence[tuple[Part, array[int] | None]],
+    owners: Sequence[tuple[VectorPart, array[int] | None]],
 ) -> Near:
     which = bisect_right(starts, at) - 1
     part, ids = owners[which]

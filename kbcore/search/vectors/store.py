@@ -29,7 +29,7 @@ ENTRY_BYTES = 160
 Digest = bytes
 
 
-class Entry(NamedTuple):
+class VectorEntry(NamedTuple):
     """The vector of a text: number `i` is about `cells[i] * factor`, as integers of 8 bits."""
 
     digest: Digest
@@ -42,11 +42,11 @@ def digest_of(text: str) -> Digest:
     return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def entry_of(text: str, vector: array[float]) -> Entry:
+def entry_of(text: str, vector: array[float]) -> VectorEntry:
     """Return the entry of a text."""
     integers = quantized(vector, CELL_MAX, "b")
     # The factor is stored as a float of 32 bits.
-    return Entry(digest_of(text), array("f", [integers.factor])[0], integers.cells.tobytes())
+    return VectorEntry(digest_of(text), array("f", [integers.factor])[0], integers.cells.tobytes())
 
 
 def query_of(vector: array[float]) -> Quantized:
@@ -96,7 +96,7 @@ class VectorStore:
         """Return the position of the vector of a text, NO_POSITION if it has none."""
         return self._positions.get(digest, NO_POSITION)
 
-    def add(self, entry: Entry) -> int:
+    def add(self, entry: VectorEntry) -> int:
         """Store a vector and return its position; NO_POSITION if the store is full.
 
         A text that has a vector keeps it.
@@ -152,13 +152,13 @@ class VectorStore:
         self._idle = 0
         return len(unused)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[VectorEntry]:
         """Yield every vector; the store must not change until the last one is read."""
         return self.chosen(self._positions)
 
-    def chosen(self, digests: Iterable[Digest]) -> Iterator[Entry]:
+    def chosen(self, digests: Iterable[Digest]) -> Iterator[VectorEntry]:
         """Yield the vectors of some texts, without those that have none."""
         for digest in digests:
             if (position := self._positions.get(digest)) is not None:
                 cells = self.cells[position * self.dimension : (position + 1) * self.dimension]
-                yield Entry(digest, self.factors[position], bytes(cells))
+                yield VectorEntry(digest, self.factors[position], bytes(cells))

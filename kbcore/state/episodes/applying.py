@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from array import array
 
-from kbcore.state.changes import AddEpisodes, AddEvidence, Delta, PurgeMemory, Removed, RestoreFacts
+from kbcore.state.changes import (
+    AddEpisodes,
+    AddEvidence,
+    Delta,
+    PurgeMemory,
+    RemovedFacts,
+    RestoreFacts,
+)
 from kbcore.state.episodes.evidence import evidence_of, union, with_evidence
 from kbcore.state.episodes.purges import PurgeRecord
 from kbcore.state.facts import FactRows
@@ -91,7 +98,7 @@ def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, yield_no
     rows, ids = located(stored.relation, rows, len(ids))
     keys, removed = stored.take(tenant.engine, rows, ids, yield_now)
     tenant.changed(len(ids), stored)
-    delta.removed.append(Removed(stored.schema, stored.scope, keys, removed, number))
+    delta.removed.append(RemovedFacts(stored.schema, stored.scope, keys, removed, number))
     return len(ids)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import orjson
 
 from kbcore.state.episodes.text_sizes import entry_bytes
+from kbtypes.episodes import Episode
 
 ID_DIGITS = 24
 """Hexadecimal digits of the content hash that are the default id of an episode."""
@@ -18,29 +20,9 @@ ID_PREFIX = "ep-"
 MAX_SPEAKER_CHARS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """A text that `speaker` said at `at` (epoch milliseconds), perhaps in a session.
-
-    `sha256` is the hash of the text in UTF-8, in hexadecimal digits.
-    """
-
-    id: str
-    speaker: str
-    text: str
-    at: int
-    session: str | None
-    sha256: str
-
-    @property
-    def length(self) -> int:
-        """Number of characters of the text."""
-        return len(self.text)
-
-    @property
-    def bytes(self) -> int:
-        """Approximate size in bytes, for the quota of the tenant."""
-        return entry_bytes(self.id, self.speaker, self.text, self.session)
+def episode_bytes(episode: Episode) -> int:
+    """Return the approximate size of an episode in bytes, for the quota of the tenant."""
+    return entry_bytes(episode.id, episode.speaker, episode.text, episode.session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +46,8 @@ class NewEpisode:
         when = at if self.at is None else self.at
         return Episode(self.id, self.speaker, self.text, when, self.session, digest)
 
-    def is_same(self, episode: Episode) -> bool:
-        """Return True if a stored episode has this content."""
+    def is_same(self, episode: Episode | NewEpisode) -> bool:
+        """Return True if another episode has this content, and this time if it is given."""
         return (
             self.speaker == episode.speaker
             and self.text == episode.text
@@ -74,22 +56,28 @@ class NewEpisode:
         )
 
 
-def episode_id(speaker: str, text: str, at: int | None, session: str | None) -> str:
-    """Return the default id of an episode: a prefix of the hash of its content."""
-    content = orjson.dumps([speaker, text, at, session])
+def episode_id(
+    speaker: str, text: str, at: int | None, session: str | None, number: int | None = None
+) -> str:
+    """Return the default id of an episode: a prefix of the hash of its content.
+
+    `number` tells equal messages of one time apart.
+    """
+    content = orjson.dumps([speaker, text, at, session, *(() if number is None else (number,))])
     return ID_PREFIX + hashlib.sha256(content).hexdigest()[:ID_DIGITS]
 
 
-class Episodes:
+class StoredEpisodes:
     """The episodes of a tenant by id, in the order in which they were stored.
 
     `below` are those of the tenant that an overlay shows; the overlay adds its own.
     """
 
-    def __init__(self, below: Episodes | None = None) -> None:
+    def __init__(self, below: StoredEpisodes | None = None) -> None:
         self._known: dict[str, Episode] = {}
         self._below = below
         self._order: _Order | None = None
+        self._speakers: Counter[str] = Counter()
         self._bytes = 0
         self.version = 0
         """Increases when an episode is stored or removed."""
@@ -120,7 +108,8 @@ class Episodes:
         if episode.id in self:
             return False
         self._known[episode.id] = episode
-        self._bytes += episode.bytes
+        self._bytes += episode_bytes(episode)
+        self._speakers[episode.speaker] += 1
         if self._order is not None:
             self._order.add(episode)
         self.version += 1
@@ -131,10 +120,25 @@ class Episodes:
         popped = (self._known.pop(id, None) for id in ids)
         removed = [episode for episode in popped if episode is not None]
         self.version += len(removed)
-        self._bytes -= sum(episode.bytes for episode in removed)
+        self._bytes -= sum(map(episode_bytes, removed))
+        self._speakers -= Counter(episode.speaker for episode in removed)
         if removed:
             self._order = None  # made again when it is needed: episodes are seldom removed
         return removed
+
+    def is_speaker(self, name: str) -> bool:
+        """Return True if an episode was said by this speaker."""
+        return name in self._speakers or (self._below is not None and self._below.is_speaker(name))
+
+    def in_session(self, session: str) -> Iterator[Episode]:
+        """Yield the episodes of a session in the order in which they were stored.
+
+        The caller holds the read lock. The first call reads all episodes.
+        """
+        if self._below is not None:
+            yield from self._below.in_session(session)
+        for id in self._ordered().session(session):
+            yield self._known[id]
 
     def following(self, episode: Episode) -> Episode | None:
         """Return the episode of the same session that was stored after an episode, None if there is
@@ -144,19 +148,24 @@ class Episodes:
         """
         if episode.session is None:
             return None
-        if self._order is None:
-            order = _Order()
-            for each in self._known.values():
-                order.add(each)
-            self._order = order  # another reader may have made an equal one in between
+        order = self._ordered()
         if episode.id in self._known:
-            after = self._order.after(episode)
+            after = order.after(episode)
         else:
             below = None if self._below is None else self._below.following(episode)
             if below is not None:
                 return below
-            after = self._order.first(episode.session)
+            after = order.first(episode.session)
         return None if after is None else self._known[after]
+
+    def _ordered(self) -> _Order:
+        order = self._order
+        if order is None:
+            order = _Order()
+            for each in self._known.values():
+                order.add(each)
+            self._order = order  # another reader may have made an equal one in between
+        return order
 
 
 class _Order:
@@ -172,6 +181,10 @@ class _Order:
             ids = self._sessions.setdefault(episode.session, [])
             self._indexes[episode.id] = len(ids)
             ids.append(episode.id)
+
+    def session(self, session: str) -> Sequence[str]:
+        """Return the episodes of a session."""
+        return self._sessions.get(session, ())
 
     def first(self, session: str) -> str | None:
         """Return the first episode of a session."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kbcore.state.episodes.episodes import Episode, Episodes
+from kbcore.state.episodes.episodes import StoredEpisodes
+from kbtypes.episodes import Episode
 
 MAX_QUOTED_CHARS = 2000
 """Maximum length of the quotation of a span; a longer span is cut and marked as `truncated`."""
@@ -31,7 +32,7 @@ def quoted(span: Mapping[str, Any], episode: Episode) -> Quotation:
     return quotation
 
 
-def quoted_all(spans: Iterable[Mapping[str, Any]], episodes: Episodes) -> list[Quotation]:
+def quoted_all(spans: Iterable[Mapping[str, Any]], episodes: StoredEpisodes) -> list[Quotation]:
     """Return spans with their text, without those of episodes that do not exist any more."""
     known = ((span, episodes.get(span["episode"])) for span in spans)
     return [quoted(span, episode) for span, episode in known if episode is not None]

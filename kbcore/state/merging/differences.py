@@ -64,7 +64,7 @@ class Validity(NamedTuple):
 
 
 @dataclass(slots=True)
-class Difference:
+class ScopeDifference:
     """The difference of two partitions in one predicate and arity.
 
     Use `count` for rows of arity 0 too. `yield_now` is called about once a millisecond in methods
@@ -120,7 +120,7 @@ def differences(
     target: Partition | None,
     validity: Validity,
     yield_now: YieldNow = go_on,
-) -> Iterator[Difference]:
+) -> Iterator[ScopeDifference]:
     """Yield the differences of two partitions (None: empty), sorted by predicate and arity.
 
     `yield_now` is called about once a millisecond.
@@ -138,7 +138,7 @@ def differences(
             mine, other = (None if p is None else p.get(schema) for p in (source, target))
             signs[sign] = OneSign(_filled(mine), _filled(other))
             _compare(signs[sign], arity, validity, yield_now)
-        difference = Difference(predicate, arity, signs, yield_now)
+        difference = ScopeDifference(predicate, arity, signs, yield_now)
         for sign in SIGNS:
             _cross(difference, sign)
         yield difference
@@ -330,7 +330,7 @@ def _counted(
     return counted
 
 
-def _cross(difference: Difference, sign: bool) -> None:
+def _cross(difference: ScopeDifference, sign: bool) -> None:
     """Move facts of one sign that only the source has, and whose opposite only the target has, to
     `crossed`.
     """
@@ -360,7 +360,7 @@ def _cross(difference: Difference, sign: bool) -> None:
 
 
 def _in_one(
-    difference: Difference,
+    difference: ScopeDifference,
     rows: array[int],
     present: StoredRelation | None,
     absent: StoredRelation | None,

@@ -12,7 +12,14 @@ from itertools import chain
 
 from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeScope, ScopeChange
 from kbcore.state.episodes.evidence import Span, combined, evidence_of, union, with_evidence
-from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells, differences, flat
+from kbcore.state.merging.differences import (
+    SIGNS,
+    ScopeDifference,
+    Validity,
+    cells,
+    differences,
+    flat,
+)
 from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
@@ -106,7 +113,7 @@ class _Merge:
             conflicts += self._merge_relation(difference, decided)
         self._delta.details.update(merged=self._merged, conflicts=conflicts)
 
-    def _merge_relation(self, difference: Difference, decided: dict[RowKey, Decision]) -> int:
+    def _merge_relation(self, difference: ScopeDifference, decided: dict[RowKey, Decision]) -> int:
         """Merge the facts of one predicate and arity; return the number of conflicts."""
         evidence = {sign: _evidence(difference, sign) for sign in SIGNS}
         conflicts = self._merge_facts(difference, decided)
@@ -115,7 +122,7 @@ class _Merge:
         return conflicts
 
     def _support(
-        self, difference: Difference, sign: bool, evidence: Mapping[RowKey, Sequence[Span]]
+        self, difference: ScopeDifference, sign: bool, evidence: Mapping[RowKey, Sequence[Span]]
     ) -> None:
         """Give facts of one sign that the target has now the evidence of both scopes."""
         stored = self._target.get(RelationSchema(difference.predicate, difference.arity, sign))
@@ -134,7 +141,7 @@ class _Merge:
                 stored.describe(key, with_evidence(metadata, united))
                 self._tenant.changed(0, stored)
 
-    def _merge_facts(self, difference: Difference, decided: dict[RowKey, Decision]) -> int:
+    def _merge_facts(self, difference: ScopeDifference, decided: dict[RowKey, Decision]) -> int:
         """Copy the facts that only the source has, and settle the conflicts; return their
         number.
         """
@@ -158,7 +165,9 @@ class _Merge:
                     self._replace(difference, key, decided[key].facts)
         return difference.conflict_count()
 
-    def _settle(self, difference: Difference, keep: Keep, group: Collection[RowKey] | None) -> None:
+    def _settle(
+        self, difference: ScopeDifference, keep: Keep, group: Collection[RowKey] | None
+    ) -> None:
         """Settle conflicts (None: all of them) as SOURCE, TARGET or BOTH says."""
         if keep is Keep.TARGET:
             return
@@ -177,7 +186,7 @@ class _Merge:
                 self._combine(difference, sign, _within(difference, pair.modified, group))
                 self._copy(difference, sign, _within(difference, pair.crossed + drawn, group))
 
-    def _copy(self, difference: Difference, sign: bool, rows: array[int]) -> None:
+    def _copy(self, difference: ScopeDifference, sign: bool, rows: array[int]) -> None:
         """Copy facts of the source with their attributes.
 
         Facts already in the target are overwritten.
@@ -188,7 +197,7 @@ class _Merge:
             for part in self._parts(difference, rows):
                 self._copy_part(difference, source, target, part)
 
-    def _parts(self, difference: Difference, rows: array[int]) -> Iterator[array[int]]:
+    def _parts(self, difference: ScopeDifference, rows: array[int]) -> Iterator[array[int]]:
         """Yield rows in parts that take about a millisecond to write."""
         size = FACTS_PER_YIELD * max(difference.arity, 1)
         for start in range(0, len(rows), size):
@@ -197,7 +206,7 @@ class _Merge:
 
     def _copy_part(
         self,
-        difference: Difference,
+        difference: ScopeDifference,
         source: StoredRelation,
         target: StoredRelation,
         rows: array[int],
@@ -218,7 +227,7 @@ class _Merge:
             for key in difference.keys(rows):
                 self._limit(target, key, key in source.limited)
 
-    def _combine(self, difference: Difference, sign: bool, rows: array[int]) -> None:
+    def _combine(self, difference: ScopeDifference, sign: bool, rows: array[int]) -> None:
         """Combine the two facts of the same sign at each row, as `Keep.BOTH` says."""
         source, target = difference.signs[sign].source, difference.signs[sign].target
         if source is not None and target is not None and rows:
@@ -228,7 +237,7 @@ class _Merge:
 
     def _combine_part(
         self,
-        difference: Difference,
+        difference: ScopeDifference,
         source: StoredRelation,
         target: StoredRelation,
         rows: array[int],
@@ -267,7 +276,7 @@ class _Merge:
             self._limit(target, key, begin != 0 or end != FOREVER)
 
     def _replace(
-        self, difference: Difference, key: RowKey, facts: Sequence[ConflictingFact]
+        self, difference: ScopeDifference, key: RowKey, facts: Sequence[ConflictingFact]
     ) -> None:
         """Replace the facts at one tuple of arguments with exactly these facts."""
         row = flat([key])
@@ -294,7 +303,7 @@ class _Merge:
             self._limit(stored, key, begin != 0 or end != FOREVER)
 
     def _erase(
-        self, stored: StoredRelation | None, difference: Difference, rows: array[int]
+        self, stored: StoredRelation | None, difference: ScopeDifference, rows: array[int]
     ) -> None:
         if stored is None or not rows:
             return
@@ -328,7 +337,7 @@ millisecond.
 """
 
 
-def _evidence(difference: Difference, sign: bool) -> dict[RowKey, list[Span]]:
+def _evidence(difference: ScopeDifference, sign: bool) -> dict[RowKey, list[Span]]:
     """Return the evidence, of both scopes, of facts that both have."""
     pair = difference.signs[sign]
     if pair.source is None or pair.target is None:
@@ -369,12 +378,12 @@ def _cells(
 
 
 def _within(
-    difference: Difference, rows: array[int], group: Collection[RowKey] | None
+    difference: ScopeDifference, rows: array[int], group: Collection[RowKey] | None
 ) -> array[int]:
     return rows if group is None else flat(key for key in difference.keys(rows) if key in group)
 
 
-def _without(difference: Difference, rows: array[int], keys: Sequence[RowKey]) -> array[int]:
+def _without(difference: ScopeDifference, rows: array[int], keys: Sequence[RowKey]) -> array[int]:
     if not keys:
         return rows
     gone = set(keys)

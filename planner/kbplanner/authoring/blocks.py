@@ -17,9 +17,9 @@ from kbplanner.pacing import YieldNow, go_on, may_have, paced
 from kbplanner.syntax.diagnostics import Diagnostic, Problem, syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.parser import Parsed, parse_clause, parse_valid
-from kbplanner.syntax.reader import Reader, report_problems
+from kbplanner.syntax.reader import StatementReader, report_problems
 from kbplanner.syntax.scanner import Token, block_header_size, scan_block, scan_statement
-from kbplanner.syntax.statements import FactStatement, GoalStatement, Span, Statement
+from kbplanner.syntax.statements import FactStatement, GoalStatement, Statement, TextSpan
 
 MAX_ERRORS = 1000
 
@@ -47,12 +47,12 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TestBlock:
     """A test or a fixture: its facts as text, its queries, and the fixtures that it uses."""
 
     kind: str
     name: str
-    span: Span
+    span: TextSpan
     fixtures: tuple[str, ...] = ()
     facts: tuple[FactStatement, ...] = ()
     facts_text: str = ""
@@ -60,7 +60,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BlockSource:
     """A text of a rule file: its statements outside of blocks, its blocks, and its errors.
 
     `program` is the text with white space for the blocks.
@@ -68,7 +68,7 @@ class Source:
 
     program: str
     parsed: Parsed
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[TestBlock] = field(default_factory=list)
 
     @property
     def statements(self) -> list[Statement]:
@@ -85,23 +85,25 @@ def read_source(
     *,
     max_errors: int = MAX_ERRORS,
     yield_now: YieldNow = go_on,
-) -> Source:
+) -> BlockSource:
     """Read a text with test blocks; its errors are in `parsed`.
 
     `yield_now` is called about once a millisecond.
     """
     if not may_have(text, _BLOCK, len(".fixture"), yield_now):
-        return Source(text, parse_valid(text, limits, max_errors=max_errors, yield_now=yield_now))
+        return BlockSource(
+            text, parse_valid(text, limits, max_errors=max_errors, yield_now=yield_now)
+        )
     reader = _BlockReader(text, limits, max_errors, yield_now)
     blocks = list(reader.blocks())
     program = reader.program()
     parsed = parse_valid(program, limits, max_errors=max_errors, yield_now=yield_now)
     errors = [*parsed.errors, *reader.errors][:max_errors]
     names = parsed.unread_names | reader.unread_names
-    return Source(program, Parsed(parsed.statements, errors, names), blocks)
+    return BlockSource(program, Parsed(parsed.statements, errors, names), blocks)
 
 
-def checked_source(text: str, limits: Limits = DEFAULT_LIMITS) -> Source:
+def checked_source(text: str, limits: Limits = DEFAULT_LIMITS) -> BlockSource:
     """Read a text with test blocks; raises RuleSyntaxError with all its errors."""
     source = read_source(text, limits)
     if source.parsed.errors:
@@ -122,7 +124,7 @@ class _BlockReader:
         self._line_ends = [match.start() for match in paced(re.finditer("\n", text), yield_now)]
         self._ranges: list[tuple[int, int]] = []
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[TestBlock]:
         """Yield the blocks; errors are collected."""
         position = 0
         while len(self.errors) < self._max_errors:
@@ -151,7 +153,7 @@ class _BlockReader:
             position = end
         return "".join([*parts, self._text[position:]])
 
-    def _block(self, header: list[Token], statements: Sequence[list[Token]]) -> Block:
+    def _block(self, header: list[Token], statements: Sequence[list[Token]]) -> TestBlock:
         facts: list[FactStatement] = []
         expectations: list[Expectation] = []
         kind = header[0].value
@@ -176,7 +178,7 @@ class _BlockReader:
             if tokens[0].type != "_GOAL"
         )
         span = self._span(header[0].start, header[1].end)
-        return Block(
+        return TestBlock(
             kind, name, span, tuple(fixtures), tuple(facts), facts_text, tuple(expectations)
         )
 
@@ -240,7 +242,7 @@ class _BlockReader:
         """Read a statement at its place in the text."""
         span = self._span(start, end)
         piece = self._text[start:end]
-        reader = Reader(
+        reader = StatementReader(
             piece,
             parse_clause,
             self._limits,
@@ -252,9 +254,9 @@ class _BlockReader:
         self.unread_names |= reader.unread_names
         return statements[0] if statements else None
 
-    def _span(self, start: int, end: int) -> Span:
+    def _span(self, start: int, end: int) -> TextSpan:
         first, last = (bisect_left(self._line_ends, at) for at in (start, end))
-        return Span(
+        return TextSpan(
             first + 1, start - self._line_start(first), last + 1, end - self._line_start(last)
         )
 

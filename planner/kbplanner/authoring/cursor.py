@@ -12,7 +12,7 @@ _WORD = re.compile(r"\?\w*$|[^\W\d_][\w:-]*$|\d+$|$")
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class TextCursor:
     """Context of a cursor.
 
     `word` is the beginning of the word before the cursor. `argument` is the predicate and the index
@@ -28,7 +28,7 @@ class Cursor:
     takes_rule: bool = False
 
 
-def cursor_at(before: str) -> Cursor:
+def cursor_at(before: str) -> TextCursor:
     """Return the context of a cursor behind a text."""
     match = _WORD.search(before)
     word = match.group() if match else ""
@@ -38,7 +38,7 @@ def cursor_at(before: str) -> Cursor:
     takes_rule = last == "_AT" and len(tokens) > 1 and tokens[-2].value == "because"
     takes_atom = argument is None and last not in OPERAND_END and last != "_AT"
     variables = dict.fromkeys(token.value for token in tokens if token.type == "VAR")
-    return Cursor(word, argument, tuple(variables), takes_atom, takes_rule)
+    return TextCursor(word, argument, tuple(variables), takes_atom, takes_rule)
 
 
 def _last_statement(text: str) -> list[Token]:

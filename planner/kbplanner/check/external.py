@@ -26,7 +26,7 @@ SEARCH_PREDICATES: Modes = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ExternalCall:
     """A rule or query that cannot be evaluated: its index, the name of the code, the error."""
 
     index: int
@@ -40,7 +40,7 @@ def external_findings(
     queries: Sequence[Sequence[BodyItem]],
     external: Modes,
     yield_now: YieldNow = go_on,
-) -> Iterator[Call]:
+) -> Iterator[ExternalCall]:
     """Yield the safe rules and the queries that no order of calls can evaluate.
 
     The rules are those that are visible together; they recurse through no aggregate.
@@ -60,7 +60,7 @@ def external_findings(
         index = number - 1 - len(rules)
         is_query = index >= 0
         name = "external-recursion" if isinstance(error, ExternalRecursion) else "unbound-argument"
-        yield Call(index if is_query else number - 1, is_query, name, error)
+        yield ExternalCall(index if is_query else number - 1, is_query, name, error)
 
 
 def hint_for(error: InvalidInput) -> str:

@@ -2,50 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-from kbplanner.check.code import Severity
 from kbplanner.check.codes import BY_NAME
 from kbplanner.syntax.diagnostics import Diagnostic
-from kbplanner.syntax.statements import Span
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """An error or a warning about a stretch of one line.
-
-    Lines and columns count from 1, columns in code points; `end_column` is exclusive. `code` is a
-    code such as K012, `name` its name.
-    """
-
-    line: int
-    column: int
-    end_column: int
-    code: str
-    name: str
-    severity: Severity
-    message: str
-    hint: str | None = None
-
-    @property
-    def end_line(self) -> int:
-        """The line of the end, which is that of the beginning: a finding never spans lines."""
-        return self.line
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the finding as `POST /check` answers it."""
-        return {
-            "line": self.line,
-            "column": self.column,
-            "endLine": self.end_line,
-            "endColumn": self.end_column,
-            "severity": self.severity,
-            "code": self.code,
-            "name": self.name,
-            "message": self.message,
-            "hint": self.hint,
-        }
+from kbplanner.syntax.statements import TextSpan
+from kbtypes.results import Finding
 
 
 class Findings:
@@ -55,7 +15,7 @@ class Findings:
         self._lines = text.split("\n")
         self._findings: dict[tuple[int, int, str, str], Finding] = {}
 
-    def add(self, name: str, span: Span, message: str, hint: str | None = None) -> None:
+    def add(self, name: str, span: TextSpan, message: str, hint: str | None = None) -> None:
         """Add a finding by the name of its code; a span of several lines is cut to its first."""
         end_column = span.end_column
         if span.end_line != span.line:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kbplanner.check.findings import Finding
 from kbplanner.passes.check import UNDER_NOT_HINT
 from kbplanner.syntax.arity import nearest_name
 from kbplanner.syntax.expected import CORRECT_OPERATORS
 from kbplanner.syntax.printer import print_constant
+from kbtypes.results import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from kbplanner.authoring.blocks import Block, read_source
+from kbplanner.authoring.blocks import TestBlock, read_source
 from kbplanner.check.external import SEARCH_PREDICATES, external_findings, hint_for
-from kbplanner.check.findings import Finding, Findings
+from kbplanner.check.findings import Findings
 from kbplanner.check.lint import lint, never_holds
 from kbplanner.check.recursion import REFUSED, recursion_findings
 from kbplanner.check.rules import (
@@ -32,9 +32,10 @@ from kbplanner.syntax.statements import (
     FactStatement,
     GoalStatement,
     RuleStatement,
-    Span,
     Statement,
+    TextSpan,
 )
+from kbtypes.results import Finding
 
 PROGRAM, GOAL = "program", "goal"
 KINDS = (PROGRAM, GOAL)
@@ -45,7 +46,7 @@ MAX_ERRORS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredProgram:
     """Stored predicates with their arities, and stored rules, beside the checked texts.
 
     `external` has the modes of the predicates that plugins provide. Those of SEARCH_PREDICATES are
@@ -57,7 +58,7 @@ class Stored:
     external: Modes = field(default_factory=dict)
 
 
-NOTHING_STORED = Stored()
+NOTHING_STORED = StoredProgram()
 
 
 PACE = 1
@@ -85,7 +86,7 @@ class _Checked:
     findings: Findings
     statements: list[Statement]
     unread_names: AbstractSet[str] = frozenset()
-    blocks: Sequence[Block] = ()
+    blocks: Sequence[TestBlock] = ()
     safe: list[RuleStatement] = field(default_factory=list)
 
     def goals(self, yield_now: Callable[[], None]) -> list[GoalStatement]:
@@ -96,7 +97,7 @@ class _Checked:
 
 def check_texts(
     texts: Sequence[str],
-    stored: Stored = NOTHING_STORED,
+    stored: StoredProgram = NOTHING_STORED,
     *,
     scope: str | None = None,
     problem_of: Callable[[Statement], str | None] = _accept,
@@ -142,7 +143,7 @@ def _read(text: str, limits: Limits, yield_now: Callable[[], None]) -> _Checked:
 
 def check_goal(
     text: str,
-    stored: Stored = NOTHING_STORED,
+    stored: StoredProgram = NOTHING_STORED,
     *,
     limits: Limits = DEFAULT_LIMITS,
     yield_now: Callable[[], None] = go_on,
@@ -158,7 +159,7 @@ def check_goal(
     part = _Checked(findings, parsed.statements, parsed.unread_names)
     goals = part.goals(yield_now)
     if not parsed.errors and len(goals) != 1:
-        at = goals[1].span if goals else Span(1, 1, 1, 2)
+        at = goals[1].span if goals else TextSpan(1, 1, 1, 2)
         findings.add("wrong-statement", at, f"expected one goal, found {len(goals)}")
     for goal in goals:
         if len(goal.body) == 1 and isinstance(goal.body[0], Comparison):
@@ -231,7 +232,7 @@ def _check_rule(part: _Checked, statement: RuleStatement, limits: Limits) -> Non
 
 def _placed(
     statement: RuleStatement | GoalStatement, error: InvalidInput
-) -> tuple[str, Span, str, str | None]:
+) -> tuple[str, TextSpan, str, str | None]:
     if not isinstance(error, UnsafeRule):
         return "invalid", statement.span, error.message, None
     span = statement.span
@@ -255,7 +256,7 @@ queries.
 
 def _check_blocks(parts: Sequence[_Checked], yield_now: Callable[[], None]) -> None:
     """Check names of tests and fixtures, and the fixtures and rules that tests name."""
-    first: dict[tuple[str, str], Block] = {}
+    first: dict[tuple[str, str], TestBlock] = {}
     fixtures = {block.name for part in parts for block in part.blocks if block.kind == "fixture"}
     rules = {
         statement.rule.name
@@ -290,7 +291,7 @@ def _check_blocks(parts: Sequence[_Checked], yield_now: Callable[[], None]) -> N
 
 
 def _check_definitions(
-    parts: Sequence[_Checked], stored: Stored, yield_now: Callable[[], None]
+    parts: Sequence[_Checked], stored: StoredProgram, yield_now: Callable[[], None]
 ) -> None:
     """Warn about predicates that nothing defines and about unusual numbers of arguments.
 
@@ -324,7 +325,9 @@ def _unread_names(parts: Iterable[_Checked]) -> set[str]:
     return {name for part in parts for name in part.unread_names}
 
 
-def _check_uses(parts: Sequence[_Checked], stored: Stored, yield_now: Callable[[], None]) -> None:
+def _check_uses(
+    parts: Sequence[_Checked], stored: StoredProgram, yield_now: Callable[[], None]
+) -> None:
     """Warn about heads, in texts with queries, that no other rule and no query reads."""
     if not any(part.goals(yield_now) for part in parts):
         return
@@ -369,7 +372,7 @@ def _read_by(rule: Rule) -> Iterator[Signature]:
 
 def _check_rules(
     parts: Sequence[_Checked],
-    stored: Stored,
+    stored: StoredProgram,
     scope: str | None,
     refused: AbstractSet[int],
     yield_now: Callable[[], None],
@@ -439,7 +442,7 @@ def _check_names(
         if not same_rule(rules[other], rule):
             part, statement = own[index - first]
             span = statement.span
-            at = Span(span.line, span.column, span.line, span.column + 1 + len(rule.name))
+            at = TextSpan(span.line, span.column, span.line, span.column + 1 + len(rule.name))
             message = f'the name "{rule.name}" belongs to another rule'
             hint = "choose another name"
             if other < first:
@@ -448,7 +451,10 @@ def _check_names(
 
 
 def _check_recursion(
-    parts: Sequence[_Checked], stored: Stored, scope: str | None, yield_now: Callable[[], None]
+    parts: Sequence[_Checked],
+    stored: StoredProgram,
+    scope: str | None,
+    yield_now: Callable[[], None],
 ) -> set[int]:
     """Check the rules that are visible together, for every scope.
 
@@ -487,8 +493,8 @@ def _check_recursion(
 
 
 def _with_searches(
-    parts: Sequence[_Checked], stored: Stored, yield_now: Callable[[], None]
-) -> Stored:
+    parts: Sequence[_Checked], stored: StoredProgram, yield_now: Callable[[], None]
+) -> StoredProgram:
     """Return what is stored, with the predicates that search the facts where nothing defines
     them.
     """
@@ -508,7 +514,7 @@ def _signatures(external: Modes) -> set[Signature]:
 
 def _check_external(
     parts: Sequence[_Checked],
-    stored: Stored,
+    stored: StoredProgram,
     scope: str | None,
     refused: AbstractSet[int],
     yield_now: Callable[[], None],

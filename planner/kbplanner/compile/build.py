@@ -14,30 +14,30 @@ from dataclasses import replace
 from kbplanner.compile.plan import (
     NOW,
     AntiJoin,
-    Call,
-    Capture,
-    Column,
+    CallStep,
+    CaptureStep,
     ColumnKind,
+    ColumnOperand,
     Copy,
     Equal,
     ExternalDemand,
     Filter,
     Fold,
     Generate,
-    Group,
+    GroupStep,
     Intersect,
     JoinPlan,
     Match,
-    Member,
+    MemberStep,
     Plan,
     Probe,
-    Project,
+    ProjectStep,
     Read,
+    RelationView,
     Scan,
     Step,
     StratumPlan,
     TextTest,
-    View,
 )
 from kbplanner.errors import BudgetExceeded, EngineFault
 from kbplanner.ir.limits import MAX_REGISTERS
@@ -53,7 +53,7 @@ from kbplanner.ir.operators import (
 from kbplanner.ir.program import (
     CLAUSES_PER_YIELD,
     REWRITES_PER_YIELD,
-    Aggregation,
+    AggregateClause,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -191,7 +191,11 @@ class _Builder:
             if index:
                 self._yield_now()  # bodies can be long: each driver has an order of its own
             views = {
-                id(atom): View.DELTA if i == index else View.OLD if i < index else View.FULL
+                id(atom): RelationView.DELTA
+                if i == index
+                else RelationView.OLD
+                if i < index
+                else RelationView.FULL
                 for i, atom in enumerate(reads)
             }
             items = order_items(clause.body, (), statistics, first=driver, seed=self._seed)
@@ -200,7 +204,7 @@ class _Builder:
 
     def _grouping(self, clause: Clause, source: ClauseAtom) -> JoinPlan:
         registers: dict[Variable, int] = {}
-        folds = [item for item in clause.body if isinstance(item, Aggregation)]
+        folds = [item for item in clause.body if isinstance(item, AggregateClause)]
         targets = {item.target for item in folds}
         group = {arg for arg in clause.head.args if arg not in targets}
         args = tuple(arg if arg in group else ANONYMOUS for arg in source.args)
@@ -211,11 +215,11 @@ class _Builder:
             column = 0 if item.variable is None else source.args.index(item.variable)
             operators.append(Fold(AGGREGATES.index(item.function), column, registers[item.target]))
         return self._finished(
-            clause, [Group(self._slot[source.schema], columns, tuple(operators))], registers
+            clause, [GroupStep(self._slot[source.schema], columns, tuple(operators))], registers
         )
 
     def _join_plan(
-        self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, View]
+        self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, RelationView]
     ) -> JoinPlan:
         registers: dict[Variable, int] = {}
         steps: list[Step] = []
@@ -243,7 +247,7 @@ class _Builder:
         self, clause: Clause, steps: list[Step], registers: dict[Variable, int]
     ) -> JoinPlan:
         head = tuple(self._register(arg, registers) for arg in clause.head.args)
-        steps.append(Project(self._slot[clause.head.schema], head))
+        steps.append(ProjectStep(self._slot[clause.head.schema], head))
         self.registers = max(self.registers, len(self.constants) + len(registers))
         texts = (text for item in (clause.head, *clause.body) for text in _constants(item))
         names = {self.constants[text]: text for text in texts if text in self.constants}
@@ -266,29 +270,31 @@ class _Builder:
         """Return False for a read of a relation that replaces rows."""
         return not isinstance(last, Probe) or self.slots[last.slot].role not in REPLACING
 
-    def _read(self, atom: ClauseAtom, view: View, registers: dict[Variable, int]) -> Read:
+    def _read(self, atom: ClauseAtom, view: RelationView, registers: dict[Variable, int]) -> Read:
         slot = self._slot[atom.schema]
         columns = self._columns(atom, registers)
         keys = sum(1 for column in columns if column.kind is ColumnKind.KEY)
         if keys and keys == len(columns):
-            return Member(slot, view, columns)
+            return MemberStep(slot, view, columns)
         return (Probe if keys else Scan)(slot, view, columns)
 
-    def _columns(self, atom: ClauseAtom, registers: dict[Variable, int]) -> tuple[Column, ...]:
+    def _columns(
+        self, atom: ClauseAtom, registers: dict[Variable, int]
+    ) -> tuple[ColumnOperand, ...]:
         known = set(registers)
         columns = []
         for arg in atom.args:
             if isinstance(arg, str):
-                columns.append(Column(ColumnKind.KEY, self.constants[arg]))
+                columns.append(ColumnOperand(ColumnKind.KEY, self.constants[arg]))
             elif arg.anonymous:
-                columns.append(Column(ColumnKind.ANY))
+                columns.append(ColumnOperand(ColumnKind.ANY))
             elif arg in known:
-                columns.append(Column(ColumnKind.KEY, registers[arg]))
+                columns.append(ColumnOperand(ColumnKind.KEY, registers[arg]))
             elif arg in registers:
-                columns.append(Column(ColumnKind.SAME, registers[arg]))
+                columns.append(ColumnOperand(ColumnKind.SAME, registers[arg]))
             else:
                 registers[arg] = len(self.constants) + len(registers)
-                columns.append(Column(ColumnKind.LOAD, registers[arg]))
+                columns.append(ColumnOperand(ColumnKind.LOAD, registers[arg]))
         return tuple(columns)
 
     def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Step:
@@ -327,9 +333,9 @@ class _Builder:
         if item.function in ("=", "now"):
             copy: list[Step] = [Copy(to, args[0])]
             return [*copy, Filter(_IDENTICAL, registers[item.target], to)] if known else copy
-        call: Step = Call(OPERATIONS.index(item.function), to, args)
+        call: Step = CallStep(OPERATIONS.index(item.function), to, args)
         if captures:
-            call = Capture(to, args[0], str(item.args[1]), int(str(item.args[2])))
+            call = CaptureStep(to, args[0], str(item.args[1]), int(str(item.args[2])))
         return [call, Filter(_IDENTICAL, registers[item.target], to)] if known else [call]
 
     def _generated(
@@ -343,7 +349,7 @@ class _Builder:
         if registers[item.target] == to:
             return [Generate(tuple(GENERATOR).index(item.function), to, args)]
         test = OPERATIONS.index(MEMBERSHIP[item.function])
-        call = Call(test, to, (registers[item.target], *args))
+        call = CallStep(test, to, (registers[item.target], *args))
         return [call, Filter(_IDENTICAL, to, self.constants[TRUE])]
 
     def _register(self, term: Term | Expr | object, registers: dict[Variable, int]) -> int:
@@ -356,13 +362,13 @@ class _Builder:
 
 def _intersection(last: Step, read: Read) -> Intersect | None:
     """Return the two reads as one, if the second only tests the one value that the first loads."""
-    if not isinstance(last, Probe) or not isinstance(read, Member):
+    if not isinstance(last, Probe) or not isinstance(read, MemberStep):
         return None
     loads = [column.register for column in last.columns if column.kind is ColumnKind.LOAD]
     keys = [column.register for column in read.columns]
     plain = all(column.kind in (ColumnKind.LOAD, ColumnKind.KEY) for column in last.columns)
     if not plain or len(loads) != 1 or keys.count(loads[0]) != 1 or len(keys) < 2:
         return None
-    meeting = Column(ColumnKind.SAME, loads[0])
+    meeting = ColumnOperand(ColumnKind.SAME, loads[0])
     columns = tuple(meeting if column.register == loads[0] else column for column in read.columns)
     return Intersect(last, Probe(read.slot, read.view, columns))

@@ -23,12 +23,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kbplanner.compile.plan import NOW, View
+from kbplanner.compile.plan import NOW, RelationView
 from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import EngineFault, InvalidInput
 from kbplanner.ir.operators import MEMBERSHIP, TRUE
 from kbplanner.ir.program import (
-    Aggregation,
+    AggregateClause,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -64,13 +64,13 @@ class BulkAtom:
 
     relation: str
     args: tuple[Term, ...]
-    view: View = View.FULL
+    view: RelationView = RelationView.FULL
     absent: bool = False
     growing: bool = False
     """True if the relation belongs to the component that is evaluated, so that its view matters."""
 
 
-BulkItem = BulkAtom | Comparison | Computation | Aggregation
+BulkItem = BulkAtom | Comparison | Computation | AggregateClause
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +276,17 @@ class _Naming:
         """Return a clause in which `driver` reads the new rows, own reads before it the rows from
         before the round, and those after it all rows.
         """
-        views: dict[int, View] = {}
+        views: dict[int, RelationView] = {}
         if driver is not None:
             at = next(i for i, atom in enumerate(own) if atom is driver)
             for i, atom in enumerate(own):
-                views[id(atom)] = View.DELTA if i == at else View.OLD if i < at else View.FULL
+                views[id(atom)] = (
+                    RelationView.DELTA
+                    if i == at
+                    else RelationView.OLD
+                    if i < at
+                    else RelationView.FULL
+                )
         items: Sequence[ClauseItem] = clause.body
         if not clause.aggregates:
             items = order_items(clause.body, (), NoStatistics(), first=driver)
@@ -293,11 +299,11 @@ class _Naming:
             tuple(self._item(item, views) for item in _with_tests(items)),
         )
 
-    def _item(self, item: ClauseItem, views: Mapping[int, View]) -> BulkItem:
+    def _item(self, item: ClauseItem, views: Mapping[int, RelationView]) -> BulkItem:
         if isinstance(item, ClauseAtom):
             for arg in item.args:
                 self._note(arg)
-            view = views.get(id(item), View.FULL)
+            view = views.get(id(item), RelationView.FULL)
             name = self._name(item.schema)
             return BulkAtom(name, item.args, view, item.absent, id(item) in views)
         if isinstance(item, Comparison):
@@ -343,7 +349,13 @@ def _dated(version: ClauseVersion, now: str) -> ClauseVersion:
 
 def _item_text(item: BulkItem) -> str:
     if isinstance(item, BulkAtom):
-        view = "absent " if item.absent else "" if item.view is View.FULL else f"{item.view.name} "
+        view = (
+            "absent "
+            if item.absent
+            else ""
+            if item.view is RelationView.FULL
+            else f"{item.view.name} "
+        )
         return f"{view.lower()}{item.relation}({', '.join(map(str, item.args))})"
     if isinstance(item, Comparison):
         return f"{'not ' if item.negated else ''}{item.left} {item.op} {item.right}"

@@ -7,24 +7,24 @@ from enum import IntEnum
 
 from kbplanner.compile.plan import (
     AntiJoin,
-    Call,
-    Capture,
-    Column,
+    CallStep,
+    CaptureStep,
+    ColumnOperand,
     Copy,
     Equal,
     Filter,
     Generate,
-    Group,
+    GroupStep,
     Intersect,
     JoinPlan,
     Match,
-    Member,
+    MemberStep,
     Plan,
     Probe,
+    RelationView,
     Scan,
     Step,
     TextTest,
-    View,
 )
 from kbplanner.ir.values.pattern import compile_pattern
 from kbplanner.pacing import YieldNow, go_on, paced
@@ -99,11 +99,11 @@ KIND_OF = {"min": 3, "max": 4, "classes": 5, "first": 6}
 a key; to the last kind the number of columns of the key is added.
 """
 
-_READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
+_READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, MemberStep: Opcode.MEMBER}
 
 
 def _step(step: Step) -> list[int]:
-    if isinstance(step, (Scan, Probe, Member)):
+    if isinstance(step, (Scan, Probe, MemberStep)):
         return [
             _READS[type(step)],
             step.slot,
@@ -116,20 +116,20 @@ def _step(step: Step) -> list[int]:
         return [Opcode.ABSENT, step.slot, *(_column(column) for column in step.columns)]
     if isinstance(step, Filter):
         return [Opcode.COMPARE, step.op, step.left, step.right]
-    if isinstance(step, Group):
+    if isinstance(step, GroupStep):
         folds = [word for fold in step.folds for word in (fold.function, fold.column, fold.to)]
         columns = [_column(column) for column in step.columns]
-        return [Opcode.AGGREGATE, step.slot, View.DELTA, *columns, len(step.folds), *folds]
+        return [Opcode.AGGREGATE, step.slot, RelationView.DELTA, *columns, len(step.folds), *folds]
     if isinstance(step, TextTest):
         return [Opcode.TEST, step.op, step.left, step.right]
     if isinstance(step, Match):
         program = compile_pattern(step.pattern)
         return [Opcode.MATCHES, int(step.negated), step.text, len(program), *program]
-    if isinstance(step, Call):
+    if isinstance(step, CallStep):
         return [Opcode.CALL, step.function, step.to, len(step.args), *step.args]
     if isinstance(step, Generate):
         return [Opcode.GENERATE, step.function, step.to, len(step.args), *step.args]
-    if isinstance(step, Capture):
+    if isinstance(step, CaptureStep):
         program = compile_pattern(step.pattern, step.group)
         return [Opcode.CAPTURE, step.to, step.text, len(program), *program]
     if isinstance(step, Equal):
@@ -139,5 +139,5 @@ def _step(step: Step) -> list[int]:
     return [Opcode.EMIT, step.slot, *step.registers]
 
 
-def _column(column: Column) -> int:
+def _column(column: ColumnOperand) -> int:
     return column.kind << 30 | column.register

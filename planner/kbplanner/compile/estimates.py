@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kbplanner.compile.plan import (
-    Column,
     ColumnKind,
+    ColumnOperand,
     Generate,
-    Group,
+    GroupStep,
     Intersect,
     JoinPlan,
     Plan,
     Probe,
-    Project,
+    ProjectStep,
     Scan,
 )
 from kbplanner.ir.conditions import generated_values
@@ -45,10 +45,10 @@ def estimates(plan: Plan, join: JoinPlan, statistics: Statistics) -> Iterator[Es
     rows, assumed = 1.0, False
     for step in join.steps:
         expected = None
-        reads: Sequence[Scan | Probe | Group] = ()
+        reads: Sequence[Scan | Probe | GroupStep] = ()
         if isinstance(step, Intersect):
             reads = step.probe, step.other
-        elif isinstance(step, (Scan, Probe, Group)):
+        elif isinstance(step, (Scan, Probe, GroupStep)):
             reads = (step,)
         if isinstance(step, Generate):
             expected = _generated(plan, step)
@@ -70,7 +70,7 @@ def _generated(plan: Plan, step: Generate) -> float:
 def _seeded_by_goals(plan: Plan) -> bool:
     """Return True if goals alone fill the seed: one row for each goal."""
     heads = (join.steps[-1] for stratum in plan.strata for join in stratum.plans)
-    return not any(isinstance(head, Project) and head.slot == plan.seed for head in heads)
+    return not any(isinstance(head, ProjectStep) and head.slot == plan.seed for head in heads)
 
 
 def _is_assumed(plan: Plan, slot: int) -> bool:
@@ -79,7 +79,9 @@ def _is_assumed(plan: Plan, slot: int) -> bool:
     return slot != plan.seed or not _seeded_by_goals(plan)
 
 
-def _expected(plan: Plan, slot: int, columns: Sequence[Column], statistics: Statistics) -> float:
+def _expected(
+    plan: Plan, slot: int, columns: Sequence[ColumnOperand], statistics: Statistics
+) -> float:
     keys = [index for index, column in enumerate(columns) if column.kind is ColumnKind.KEY]
     free = sum(1 for column in columns if column.kind in (ColumnKind.LOAD, ColumnKind.SAME))
     schema = plan.slots[slot]

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from kbplanner.compile.plan import (
     AntiJoin,
-    Call,
-    Capture,
-    Column,
+    CallStep,
+    CaptureStep,
     ColumnKind,
+    ColumnOperand,
     Copy,
     Equal,
     Filter,
     Generate,
-    Group,
+    GroupStep,
     Intersect,
     JoinPlan,
     Match,
-    Member,
+    MemberStep,
     Plan,
     Probe,
     Scan,
@@ -33,7 +33,7 @@ from kbplanner.ir.operators import (
     OPERATIONS,
     SUBSTRING_TESTS,
 )
-from kbplanner.ir.program import Aggregation, Clause, ClauseItem, Computation, Program
+from kbplanner.ir.program import AggregateClause, Clause, ClauseItem, Computation, Program
 from kbplanner.ir.terms import Aggregate, Apply, Comparison
 from kbplanner.syntax.printer import print_expression, print_item, print_term
 
@@ -60,7 +60,7 @@ def _clause(clause: Clause) -> str:
 def _item(item: ClauseItem) -> str:
     if isinstance(item, Comparison):
         return print_item(item)
-    if isinstance(item, Aggregation):
+    if isinstance(item, AggregateClause):
         return f"{item.target} := {print_term(Aggregate(item.function, item.variable))}"
     if isinstance(item, Computation):
         value = (
@@ -90,7 +90,7 @@ def answer_name(plan: Plan) -> str:
     return str(plan.slots[plan.answer]).removeprefix("answer ")
 
 
-def atom_text(plan: Plan, join: JoinPlan, slot: int, columns: Sequence[Column]) -> str:
+def atom_text(plan: Plan, join: JoinPlan, slot: int, columns: Sequence[ColumnOperand]) -> str:
     """Return what a step reads as an atom with the rule's variables, `_` for ignored columns."""
     parts = [
         "_" if column.kind is ColumnKind.ANY else join.names[column.register] for column in columns
@@ -99,19 +99,19 @@ def atom_text(plan: Plan, join: JoinPlan, slot: int, columns: Sequence[Column]) 
     return f"{name}({', '.join(parts)})"
 
 
-def mask(columns: Sequence[Column]) -> str:
+def mask(columns: Sequence[ColumnOperand]) -> str:
     """Return `b` for each column that is looked up by, `f` for each that is read."""
     return "".join("b" if column.kind is ColumnKind.KEY else "f" for column in columns)
 
 
 def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
     """Return a step as one line."""
-    if isinstance(step, (Scan, Probe, Member)):
-        name = type(step).__name__.lower()
+    if isinstance(step, (Scan, Probe, MemberStep)):
+        name = type(step).__name__.removesuffix("Step").lower()
         return f"{name} {plan.slots[step.slot]} {step.view.name.lower()} {_columns(step.columns, join.names)}"
     if isinstance(step, Intersect):
         return f"intersect {step_text(step.probe, join, plan)[6:]}, {step_text(step.other, join, plan)[6:]}"
-    if isinstance(step, Group):
+    if isinstance(step, GroupStep):
         folds = ", ".join(
             f"{join.names[fold.to]} = {AGGREGATES[fold.function]} of {fold.column + 1}"
             for fold in step.folds
@@ -127,13 +127,13 @@ def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
         return f"test {'not ' if step.op >= 8 else ''}{test}"
     if isinstance(step, Match):
         return f"match {'not ' if step.negated else ''}{join.names[step.text]} {print_term(step.pattern)}"
-    if isinstance(step, Call):
+    if isinstance(step, CallStep):
         args = ", ".join(join.names[register] for register in step.args)
         return f"call {join.names[step.to]} = {OPERATIONS[step.function]} ({args})"
     if isinstance(step, Generate):
         args = ", ".join(join.names[register] for register in step.args)
         return f"generate {join.names[step.to]} = {GENERATOR_LIST[step.function].name} ({args})"
-    if isinstance(step, Capture):
+    if isinstance(step, CaptureStep):
         text, pattern = join.names[step.text], print_term(step.pattern)
         return f"capture {join.names[step.to]} = {text} {pattern} group {step.group}"
     if isinstance(step, Equal):
@@ -143,7 +143,7 @@ def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
     return f"emit {plan.slots[step.slot]} ({', '.join(join.names[register] for register in step.registers)})"
 
 
-def _columns(columns: Sequence[Column], names: Mapping[int, str]) -> str:
+def _columns(columns: Sequence[ColumnOperand], names: Mapping[int, str]) -> str:
     marks = {ColumnKind.KEY: "=", ColumnKind.LOAD: "", ColumnKind.SAME: "same "}
     parts = [
         "_" if c.kind is ColumnKind.ANY else marks[c.kind] + names[c.register] for c in columns

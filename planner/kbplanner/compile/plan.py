@@ -19,7 +19,7 @@ text.
 """
 
 
-class View(IntEnum):
+class RelationView(IntEnum):
     """Which rows of a relation a step reads in a round: all, those new in it, or those before
     them.
     """
@@ -39,7 +39,7 @@ class ColumnKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnOperand:
     """One column of a read: ignore it, load it into a register, look it up by one, or compare it
     with one.
     """
@@ -53,8 +53,8 @@ class Scan:
     """`scan parent/2 delta (?x, ?y)`: every row of the view."""
 
     slot: int
-    view: View
-    columns: tuple[Column, ...]
+    view: RelationView
+    columns: tuple[ColumnOperand, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,17 @@ class Probe:
     """`probe parent/2 full (=?x, ?y)`: the rows with these keys, through an index."""
 
     slot: int
-    view: View
-    columns: tuple[Column, ...]
+    view: RelationView
+    columns: tuple[ColumnOperand, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberStep:
     """`member parent/2 full (=?x, =?y)`: continue if the row exists."""
 
     slot: int
-    view: View
-    columns: tuple[Column, ...]
+    view: RelationView
+    columns: tuple[ColumnOperand, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupStep:
     """`group total#1/3 (?c, _, _) ?total = sum`: for each group of new rows with the same loaded
     columns, its aggregates.
     """
 
     slot: int
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnOperand, ...]
     folds: tuple[Fold, ...]
 
 
@@ -115,7 +115,7 @@ class AntiJoin:
     """`absent banned/1 (=?x)`: continue if no row matches."""
 
     slot: int
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnOperand, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallStep:
     """`call ?z = + (?x, 1)`: continue with the value of a function in a register, if it has one.
 
     `function` counts along operators.OPERATIONS.
@@ -142,7 +142,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class CaptureStep:
     """`capture ?z = ?x "(a+)b" group 1`: continue with the text of a group of the first match of a
     pattern, if it has one.
     """
@@ -206,30 +206,30 @@ class Equal:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class ProjectStep:
     """`emit ancestor/2[bf] (?x, ?z)`: add a row; the end of a join plan."""
 
     slot: int
     registers: tuple[int, ...]
 
 
-Read = Scan | Probe | Member
+Read = Scan | Probe | MemberStep
 Step = (
     Scan
     | Probe
-    | Member
+    | MemberStep
     | Intersect
-    | Group
+    | GroupStep
     | AntiJoin
     | Filter
     | TextTest
     | Match
-    | Call
-    | Capture
+    | CallStep
+    | CaptureStep
     | Generate
     | Copy
     | Equal
-    | Project
+    | ProjectStep
 )
 
 
@@ -337,7 +337,7 @@ def _hides(steps: Sequence[Step], now: int) -> bool:
         if isinstance(step, Copy):
             if step.source in own:
                 own.add(step.to)
-        elif isinstance(step, Call):
+        elif isinstance(step, CallStep):
             if step.function not in _HIDING and not own.isdisjoint(step.args):
                 return False
         elif isinstance(step, Filter):
@@ -353,9 +353,9 @@ def _registers(step: Step) -> Iterator[int]:
     if isinstance(step, Intersect):
         yield from _registers(step.probe)
         yield from _registers(step.other)
-    elif isinstance(step, Project):
+    elif isinstance(step, ProjectStep):
         yield from step.registers
-    elif isinstance(step, (Scan, Probe, Member, AntiJoin, Group)):
+    elif isinstance(step, (Scan, Probe, MemberStep, AntiJoin, GroupStep)):
         yield from (column.register for column in step.columns if column.kind is not ColumnKind.ANY)
     elif isinstance(step, TextTest):
         yield from (step.left, step.right)
@@ -363,5 +363,5 @@ def _registers(step: Step) -> Iterator[int]:
         yield from step.args
     elif isinstance(step, Equal):
         yield step.source
-    elif isinstance(step, (Match, Capture)):
+    elif isinstance(step, (Match, CaptureStep)):
         yield step.text

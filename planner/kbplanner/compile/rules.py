@@ -14,7 +14,7 @@ from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import (
     CLAUSES_PER_YIELD,
     REWRITES_PER_YIELD,
-    Aggregation,
+    AggregateClause,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -152,7 +152,7 @@ class RuleSet:
         )
         """Rules of a recursion through a computed value, which may not terminate."""
         self.computes_values = any(
-            isinstance(item, (Computation, Aggregation))
+            isinstance(item, (Computation, AggregateClause))
             for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD)
             for item in clause.body
         )

@@ -85,7 +85,7 @@ Offload = Callable[[Callable[[], int]], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunLimits:
     """Limits of one run; 0 = none."""
 
     rows: int = 0
@@ -179,7 +179,7 @@ class Total:
     other: int = 0
 
 
-class Difference(NamedTuple):
+class RelationDifference(NamedTuple):
     """Difference of two relations: ids of rows that only one of them has, and of rows whose cells
     differ.
 
@@ -288,7 +288,7 @@ class Relation(Protocol):
         read.
         """
 
-    def compare(self, other: Relation) -> Difference:
+    def compare(self, other: Relation) -> RelationDifference:
         """Compare rows, including hidden ones, with those of a relation of the same engine and
         arity.
 
@@ -335,7 +335,7 @@ class Run(Protocol):
         seed: Sequence[int] | None,
         slot: int,
         pattern: Sequence[int],
-        limits: Limits,
+        limits: RunLimits,
         fuel: int,
     ) -> SmallGoalResult:
         """Run a small goal in one call: add demand (None: none), step, read the matches in a
@@ -363,7 +363,7 @@ class Run(Protocol):
     def stats(self) -> RunStats:
         """Return the counters so far."""
 
-    def limit(self, limits: Limits) -> None:
+    def limit(self, limits: RunLimits) -> None:
         """Set new budgets, counted from now."""
 
     def profile(self) -> None:
@@ -469,7 +469,7 @@ class Engine(Protocol):
         plan: CompiledPlan,
         base: Sequence[Relation],
         params: Sequence[int],
-        limits: Limits,
+        limits: RunLimits,
         instant: tuple[int, str] | None = None,
     ) -> Run:
         """Start an evaluation of a plan over base relations, given in slot order.
@@ -477,7 +477,7 @@ class Engine(Protocol):
         `instant` is the index and the text of a parameter that no row of the run has.
         """
 
-    def model(self, ground: Ground, limits: Limits) -> Model:
+    def model(self, ground: Ground, limits: RunLimits) -> Model:
         """Return the well-founded model of a ground program, to be stepped until DONE; raises
         BudgetExceeded.
         """

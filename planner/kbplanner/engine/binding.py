@@ -9,7 +9,7 @@ from array import array
 from typing import Any
 
 from kbplanner._engine import ffi, lib
-from kbplanner.engine.backend import Limits
+from kbplanner.engine.backend import RunLimits
 from kbplanner.engine.ground import Ground
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault, InvalidInput
 
@@ -49,7 +49,7 @@ def check(status: int, memory: int = 0) -> int:
     )
 
 
-def limits_struct(limits: Limits) -> Any:
+def limits_struct(limits: RunLimits) -> Any:
     """Return limits as the engine takes them."""
     return ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps))
 

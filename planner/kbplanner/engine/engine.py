@@ -17,9 +17,9 @@ from typing import Any, cast
 from kbplanner.engine import backend
 from kbplanner.engine.backend import (
     SLICE,
-    Limits,
     Offload,
     RuleCounts,
+    RunLimits,
     RunState,
     RunStats,
     SmallGoalResult,
@@ -267,7 +267,7 @@ class Engine:
         plan: backend.CompiledPlan,
         base: Sequence[backend.Relation],
         params: Sequence[int] = (),
-        limits: Limits | None = None,
+        limits: RunLimits | None = None,
         instant: tuple[int, str] | None = None,
     ) -> Run:
         """Start an evaluation of a plan over base relations, given in slot order.
@@ -278,7 +278,7 @@ class Engine:
         if not isinstance(plan, CompiledPlan) or plan.handle is None:
             raise EngineFault("engine: the plan is closed or of another engine")
         handles = [handle_of(relation, self) for relation in base]
-        budget = limits or Limits()
+        budget = limits or RunLimits()
         with self._lock:
             handle, scratch = self._locked_handle(), self._scratch
             options, out = scratch.options(budget), scratch.run
@@ -302,7 +302,7 @@ class Engine:
         check(lib.kb_symbol_reuse(handle, known, encoded, len(encoded), out), self.max_bytes)
         return int(out[0])
 
-    def model(self, ground: Ground, limits: Limits) -> Model:
+    def model(self, ground: Ground, limits: RunLimits) -> Model:
         """Return the well-founded model of a ground program, to be stepped until DONE; raises
         BudgetExceeded.
         """
@@ -524,7 +524,7 @@ class _Scratch:
         self.run = ffi.new("kb_run **")
         self._relations = ffi.new("kb_rel[]", 64)
 
-    def options(self, limits: Limits) -> Any:
+    def options(self, limits: RunLimits) -> Any:
         """Return the limits as the engine takes them."""
         options = self.limits
         options.max_rows, options.max_bytes, options.max_steps = (
@@ -571,7 +571,7 @@ class Run:
         engine: Engine,
         plan: CompiledPlan,
         handle: Any,
-        limits: Limits,
+        limits: RunLimits,
         instant: int | None = None,
     ) -> None:
         self._handle = handle
@@ -629,7 +629,7 @@ class Run:
         seed: Sequence[int] | None,
         slot: int,
         pattern: Sequence[int],
-        limits: Limits,
+        limits: RunLimits,
         fuel: int,
     ) -> SmallGoalResult:
         """Run a small goal in one call: add demand (None: none), step, read the matches in a
@@ -716,7 +716,7 @@ class Run:
         with self._engine._lock:
             return self._read(self._open_handle())
 
-    def limit(self, limits: Limits) -> None:
+    def limit(self, limits: RunLimits) -> None:
         """Set new budgets, counted from now."""
         self._call(lib.kb_run_limits, limits_struct(limits))
         self._limits = limits

@@ -6,7 +6,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kbplanner.engine.backend import SLICE, Limits, Offload, RunState, RunStats
+from kbplanner.engine.backend import SLICE, Offload, RunLimits, RunState, RunStats
 from kbplanner.engine.binding import BUDGETS, GroundStruct, check, ffi, lib, limits_struct
 from kbplanner.engine.ground import Ground
 from kbplanner.errors import BudgetExceeded, EngineFault
@@ -20,7 +20,7 @@ class Model:
     out of memory.
     """
 
-    def __init__(self, engine: Engine, ground: Ground, limits: Limits) -> None:
+    def __init__(self, engine: Engine, ground: Ground, limits: RunLimits) -> None:
         self._handle: Any = None
         self._engine = engine
         self._limits = limits

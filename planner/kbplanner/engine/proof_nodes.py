@@ -164,7 +164,7 @@ class Order:
         """Return the number of the node of each fact in a graph, from 1; 0: none."""
         return array("I", bytes(self._names or b""))
 
-    def table(self, graph: Graph, yield_now: Callable[[], None]) -> dict[str, Any]:
+    def table(self, graph: NodeGraph, yield_now: Callable[[], None]) -> dict[str, Any]:
         """Return the nodes of the graph as dicts, by name."""
         labels = [f"n{number}" for number in range(1, len(self) + 1)]
         nodes: list[dict[str, Any]] = []
@@ -238,7 +238,7 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class NodeGraph:
     """The parts of the nodes of a graph.
 
     By fact: its instance, its arguments, its relation, its height, and its alternatives. By

@@ -12,8 +12,8 @@ from kbplanner.engine.backend import (
     NO_ROW,
     REAL_ATTRIBUTES,
     Attribute,
-    Difference,
     RelationCounts,
+    RelationDifference,
     Total,
     YieldNow,
 )
@@ -284,7 +284,7 @@ class Relation:
         """
         return self.engine.call(lib.kb_snapshot_copy, self.handle, rows) == lib.KB_DONE
 
-    def compare(self, other: backend.Relation) -> Difference:
+    def compare(self, other: backend.Relation) -> RelationDifference:
         """Compare rows, including hidden ones, and the cells for validity and confidence, with
         another relation.
         """
@@ -308,7 +308,7 @@ class Relation:
                 ids.extend(buffer[:count])
             equal += out.equal
             if not out.more:
-                return Difference(*lists, equal)
+                return RelationDifference(*lists, equal)
             size = min(size * 8, 1 << 16)
 
     def salience(self, ids: array[int], scoring: Salience) -> array[float]:

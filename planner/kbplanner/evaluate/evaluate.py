@@ -12,9 +12,9 @@ from kbplanner.engine.backend import (
     NO_ROW,
     SAME,
     Engine,
-    Limits,
     Relation,
     Run,
+    RunLimits,
     RunState,
 )
 from kbplanner.errors import BudgetExceeded, UnboundArgument
@@ -190,7 +190,7 @@ class GoalRun:
         engine: Engine,
         goal: CompiledGoal,
         bind: Bind,
-        limits: Limits,
+        limits: RunLimits,
         now: int | None = None,
     ) -> None:
         self._engine = engine
@@ -325,7 +325,7 @@ class GoalRun:
                 )
         return answer_pattern
 
-    def _finish(self, drive: Drive, limits: Limits) -> None:
+    def _finish(self, drive: Drive, limits: RunLimits) -> None:
         """Step the run to its end with `drive`; with a plan without demand, step both until one
         ends.
         """

@@ -15,7 +15,7 @@ from functools import partial
 
 from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet, RuleSlice
-from kbplanner.engine.backend import NO_ROW, Engine, Limits, Run, YieldNow
+from kbplanner.engine.backend import NO_ROW, Engine, Run, RunLimits, YieldNow
 from kbplanner.engine.ground import Ground
 from kbplanner.evaluate.evaluate import ends_without_demand
 from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, bound_columns, load
@@ -149,7 +149,7 @@ INSTANCES_PER_YIELD = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class GroundBlock:
     """The instances of one clause: their rows, and the number of the first."""
 
     source: InstanceRelation
@@ -157,10 +157,10 @@ class Block:
     count: int
     rows: array[int]
 
-    def part(self, first: int, end: int) -> Block:
+    def part(self, first: int, end: int) -> GroundBlock:
         """Return its instances from index `first` to before `end`."""
         width = len(self.source.variables)
-        return Block(
+        return GroundBlock(
             self.source, self.start + first, end - first, self.rows[first * width : end * width]
         )
 
@@ -186,7 +186,7 @@ class GroundRun:
     """
 
     def __init__(
-        self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits, now: int | None
+        self, engine: Engine, goal: GroundGoal, bind: Bind, limits: RunLimits, now: int | None
     ) -> None:
         self.engine = engine
         self.goal = goal
@@ -195,7 +195,7 @@ class GroundRun:
         self._limits = limits
         self.ground = Ground(0, array("I"), array("I"), array("I"))
         self._offsets: dict[RelationSchema, int] = {}
-        self.blocks: list[Block] = []
+        self.blocks: list[GroundBlock] = []
         self.parts = 0
         self._starts: list[int] = []
         self._seeds = array("I")
@@ -284,7 +284,7 @@ class GroundRun:
         rows, ids = self.run.relation(self.goal.slots[source.schema]).match(
             [0] * source.schema.arity, yield_now=yield_now
         )
-        block = Block(source, len(arrays.heads), len(ids), rows)
+        block = GroundBlock(source, len(arrays.heads), len(ids), rows)
         self._starts.append(block.start)
         self.blocks.append(block)
         for first in range(0, block.count, INSTANCES_PER_YIELD):
@@ -293,7 +293,7 @@ class GroundRun:
                 block.part(first, min(first + INSTANCES_PER_YIELD, block.count)), arrays
             )
 
-    def _add_piece(self, block: Block, arrays: _Arrays) -> None:
+    def _add_piece(self, block: GroundBlock, arrays: _Arrays) -> None:
         source = block.source
         arrays.heads.extend(self._nodes(block, source.clause.head))
         width, count, before = len(source.premises), block.count, len(arrays.premises)
@@ -366,11 +366,11 @@ class GroundRun:
                     lowest[index] = offset + row
         return lowest
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> GroundBlock:
         """Return the block of a single instance, of a clause that does not aggregate."""
         return self.blocks[bisect_right(self._starts, number) - 1]
 
-    def column(self, block: Block, atom: ClauseAtom) -> array[int]:
+    def column(self, block: GroundBlock, atom: ClauseAtom) -> array[int]:
         """Return the rows of an atom of the clause, one for each instance of its block."""
         return gather(atom.args, block, self.engine)
 
@@ -378,15 +378,15 @@ class GroundRun:
         """Close the run."""
         self.run.close()
 
-    def _nodes(self, block: Block, atom: ClauseAtom) -> array[int]:
+    def _nodes(self, block: GroundBlock, atom: ClauseAtom) -> array[int]:
         return self.nodes(atom.schema, self.column(block, atom), block.count)
 
 
-def _open(engine: Engine, bind: Bind, limits: Limits, now: int | None, goal: GroundGoal) -> Run:
+def _open(engine: Engine, bind: Bind, limits: RunLimits, now: int | None, goal: GroundGoal) -> Run:
     return goal.loaded.open_run(engine, bind, limits, now)
 
 
-def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]:
+def gather(args: Sequence[HeadTerm], block: GroundBlock, engine: Engine) -> array[int]:
     """Return the values of terms in each instance of a block, as rows."""
     columns_by_variable = {variable: index for index, variable in enumerate(block.source.variables)}
     width, arity = len(columns_by_variable), len(args)

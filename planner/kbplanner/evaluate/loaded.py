@@ -10,7 +10,7 @@ from typing import Protocol
 from kbplanner.compile.build import build
 from kbplanner.compile.bytecode import encode
 from kbplanner.compile.plan import NOW, Plan
-from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Offload, Relation, Run, Steps
+from kbplanner.engine.backend import CompiledPlan, Engine, Offload, Relation, Run, RunLimits, Steps
 from kbplanner.errors import EngineFault
 from kbplanner.evaluate.race import LimitedSteps
 from kbplanner.ir.program import Program
@@ -30,7 +30,7 @@ class RunBudget(Protocol):
     """Budget of a goal: engine limits, the fuel of a first slice in place, and ways to go on."""
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RunLimits:
         """Budgets of the run."""
 
     @property
@@ -96,7 +96,7 @@ class LoadedPlan:
         ):
             object.__setattr__(self, name, value)
 
-    def open_run(self, engine: Engine, bind: Bind, limits: Limits, now: int | None) -> Run:
+    def open_run(self, engine: Engine, bind: Bind, limits: RunLimits, now: int | None) -> Run:
         """Start an evaluation over the relations that `bind` returns.
 
         `now` is the instant of the request, in epoch milliseconds; a dated plan needs it.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Protocol
 
-from kbplanner.engine.backend import Limits, Offload, Run, RunState, RunStats, Steps
+from kbplanner.engine.backend import Offload, Run, RunLimits, RunState, RunStats, Steps
 from kbplanner.errors import BudgetExceeded
 
 HEAD_START_STEPS = 200_000
@@ -47,7 +47,7 @@ as long as the one before, so that short races are fair and long ones change tur
 class LimitedSteps(Steps, Protocol):
     """Work whose budgets can be set: a run, or two runs that compete."""
 
-    def limit(self, limits: Limits) -> None:
+    def limit(self, limits: RunLimits) -> None:
         """Set new budgets, counted from now."""
 
 
@@ -65,7 +65,7 @@ class Race:
         self,
         demand: Run,
         open_full: Callable[[], Run],
-        limits: Limits,
+        limits: RunLimits,
         facts: int,
         now: Callable[[], float] = perf_counter,
         joins_pairs: bool = False,
@@ -118,7 +118,7 @@ class Race:
         """Return the counters of the demand run."""
         return self._demand.stats()
 
-    def limit(self, limits: Limits) -> None:
+    def limit(self, limits: RunLimits) -> None:
         """Set new budgets for both runs, counted from now."""
         self._limits = limits
         for run in (self._demand, self._full):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 
-from kbplanner.engine.backend import Engine, Limits, RunState, YieldNow
+from kbplanner.engine.backend import Engine, RunLimits, RunState, YieldNow
 from kbplanner.engine.ground import Shortest
 from kbplanner.errors import EngineFault
-from kbplanner.evaluate.grounding import Block, GroundRun, Instance
+from kbplanner.evaluate.grounding import GroundBlock, GroundRun, Instance
 from kbplanner.evaluate.loaded import Bind, LoadedPlan, load
 from kbplanner.ir.program import Clause, ClauseAtom, Program
 from kbplanner.ir.schema import RelationSchema, Role
@@ -41,7 +41,7 @@ class Witnesses:
         engine: Engine,
         bind: Bind,
         statistics: Statistics,
-        limits: Limits,
+        limits: RunLimits,
         now: int | None,
         yield_now: YieldNow,
     ) -> None:
@@ -118,7 +118,7 @@ class CompleteInstances:
         self._chosen = shortest.chosen
         self._witnesses = witnesses
 
-    def columns(self, block: Block, indexes: Iterable[int]) -> dict[Variable, list[int]]:
+    def columns(self, block: GroundBlock, indexes: Iterable[int]) -> dict[Variable, list[int]]:
         """Return for each variable its values in the given instances of a block."""
         columns: dict[Variable, list[int]] = {}
         todo = [(block, list(indexes))]
@@ -155,7 +155,7 @@ class CompleteInstances:
 
     def _part(
         self, atom: ClauseAtom, columns: dict[Variable, list[int]], count: int
-    ) -> tuple[Block, list[int]]:
+    ) -> tuple[GroundBlock, list[int]]:
         """Return the instances that provide a part; they are all of one block."""
         shared = [columns[arg] for arg in atom.args if isinstance(arg, Variable)]
         rows = array("I", (symbol for row in zip(*shared, strict=True) for symbol in row))

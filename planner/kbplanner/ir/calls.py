@@ -32,7 +32,7 @@ from kbplanner.ir.modes import Modes, missing, permits, permitted
 from kbplanner.ir.program import (
     CLAUSES_PER_YIELD,
     REWRITES_PER_YIELD,
-    Aggregation,
+    AggregateClause,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -173,7 +173,7 @@ def stuck(
     None if there is an order. `marks` are those of the head; calls that are `assumed` are taken as
     permitted.
     """
-    targets = {item.target for item in clause.body if isinstance(item, Aggregation)}
+    targets = {item.target for item in clause.body if isinstance(item, AggregateClause)}
     known = {
         arg
         for arg, mark in zip(clause.head.args, marks, strict=True)
@@ -204,7 +204,7 @@ def _is_ready(
         return permitted(modes, item.schema, marks) or (item.schema, marks) in assumed
     if isinstance(item, Computation):
         return known.issuperset(item.inputs())
-    if isinstance(item, Aggregation):
+    if isinstance(item, AggregateClause):
         return True
     return equated(item, known) is not None or known.issuperset(item.variables())
 
@@ -213,7 +213,7 @@ def _bound_by(item: ClauseItem, known: set[Variable]) -> Iterator[Variable]:
     if isinstance(item, ClauseAtom):
         if not item.absent:
             yield from item.variables()
-    elif isinstance(item, (Computation, Aggregation)):
+    elif isinstance(item, (Computation, AggregateClause)):
         yield item.target
     elif (equation := equated(item, known)) is not None:
         yield equation[0]

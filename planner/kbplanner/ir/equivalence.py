@@ -38,7 +38,7 @@ from kbplanner.ir.operators import CHOICES
 from kbplanner.ir.program import (
     CLAUSES_PER_YIELD,
     REWRITES_PER_YIELD,
-    Aggregation,
+    AggregateClause,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -210,7 +210,7 @@ def _chosen_from(clauses: Sequence[Clause]) -> ClauseAtom | None:
     if len(clauses) != 1:
         return None
     source, *folds = clauses[0].body
-    chooses = all(isinstance(item, Aggregation) and item.function in CHOICES for item in folds)
+    chooses = all(isinstance(item, AggregateClause) and item.function in CHOICES for item in folds)
     if not chooses or not isinstance(source, ClauseAtom) or source.schema.arity != 2:
         return None
     return source if clauses[0].head.args[:1] == source.args[:1] else None

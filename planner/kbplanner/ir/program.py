@@ -64,7 +64,7 @@ class Computation:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregation:
+class AggregateClause:
     """`target` is the value of an aggregate over the rows of a group: those that agree in the other
     columns of the head.
 
@@ -82,7 +82,7 @@ class Aggregation:
             yield self.variable
 
 
-ClauseItem = ClauseAtom | Comparison | Computation | Aggregation
+ClauseItem = ClauseAtom | Comparison | Computation | AggregateClause
 
 
 def equated(item: ClauseItem, known: Container[object]) -> tuple[Variable, Term] | None:
@@ -124,14 +124,14 @@ class Clause:
         """True if the clause derives a row for each group of rows, which have to be complete
         before.
         """
-        return any(isinstance(item, Aggregation) for item in self.body)
+        return any(isinstance(item, AggregateClause) for item in self.body)
 
     def bound(self) -> set[Variable]:
         """Return the named variables that get values: from atoms, or computed from bound
         variables.
         """
         bound = {variable for atom in self.atoms() for variable in atom.variables()}
-        bound.update(item.target for item in self.body if isinstance(item, Aggregation))
+        bound.update(item.target for item in self.body if isinstance(item, AggregateClause))
         left = [item for item in self.body if isinstance(item, (Computation, Comparison))]
         while left:  # mostly once or twice: a value stands behind those it is computed from
             waiting = []

@@ -37,7 +37,7 @@ from dataclasses import replace
 from kbplanner.ir.modes import best_mode, permitted
 from kbplanner.ir.program import (
     REWRITES_PER_YIELD,
-    Aggregation,
+    AggregateClause,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -267,7 +267,10 @@ class _Heads:
 def _aggregated(clauses: list[Clause]) -> frozenset[int]:
     """Return the arguments of the head that clauses aggregate."""
     targets = {
-        item.target for clause in clauses for item in clause.body if isinstance(item, Aggregation)
+        item.target
+        for clause in clauses
+        for item in clause.body
+        if isinstance(item, AggregateClause)
     }
     if not targets:
         return frozenset()

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.operators import CHOICES
-from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation
+from kbplanner.ir.program import AggregateClause, Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Aggregate, Extremum, HeadTerm, Term, Variable
 
@@ -71,7 +71,8 @@ def aggregate(
         }
         values.update(targets)
         aggregations = tuple(
-            Aggregation(target, term.function, term.variable) for term, target in targets.items()
+            AggregateClause(target, term.function, term.variable)
+            for term, target in targets.items()
         )
         groups_schema = schema(index if len(sources) > 1 else 0, Role.GROUPS, len(folds))
         groups = ClauseAtom(groups_schema, group + tuple(targets.values()))

@@ -31,7 +31,7 @@ from kbplanner.ir.terms import (
 from kbplanner.ir.values.pattern import compile_pattern
 from kbplanner.ir.values.texts import natural
 from kbplanner.syntax.diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
-from kbplanner.syntax.statements import FactStatement, RuleStatement, Span, Statement
+from kbplanner.syntax.statements import FactStatement, RuleStatement, Statement, TextSpan
 
 UNDER_NOT_HINT = 'write _ for "any"'
 """Hint for a variable that occurs only under `not`."""
@@ -352,7 +352,7 @@ def _check_body_atom(atom: Atom, limits: Limits) -> None:
 
 
 def _placed(
-    statement: Statement, span: Span, code: str, message: str, hint: str | None
+    statement: Statement, span: TextSpan, code: str, message: str, hint: str | None
 ) -> Diagnostic:
     source, first = "", 1
     if isinstance(statement, RuleStatement):

@@ -33,7 +33,7 @@ from kbplanner.errors import BudgetExceeded
 from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import (
     REWRITES_PER_YIELD,
-    Aggregation,
+    AggregateClause,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -136,7 +136,7 @@ def instances(
     for clause in paced(supporting, yield_now, REWRITES_PER_YIELD):
         if clause.aggregates:
             (bindings,) = clause.atoms()
-            folds = sum(1 for item in clause.body if isinstance(item, Aggregation))
+            folds = sum(1 for item in clause.body if isinstance(item, AggregateClause))
             groups.append(
                 GroupRelation(clause.head.schema, bindings.schema, clause.head.schema.arity - folds)
             )

@@ -34,7 +34,7 @@ from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import (
     CLAUSES_PER_YIELD,
     REWRITES_PER_YIELD,
-    Aggregation,
+    AggregateClause,
     Clause,
     ClauseAtom,
     ClauseItem,
@@ -128,7 +128,7 @@ def without_negative_components(
     inside = {schema: part for part in parts for schema in part.relations}
     bounded = uncertain(clauses, parts, undefined, yield_now)
     folds = {
-        c.head.schema: sum(isinstance(item, Aggregation) for item in c.body)
+        c.head.schema: sum(isinstance(item, AggregateClause) for item in c.body)
         for c in clauses
         if c.aggregates
     }

@@ -13,7 +13,13 @@ from kbplanner.ir.terms import Literal, Rule
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.constraints import DIFFERENT, is_optional
 from kbplanner.syntax.diagnostics import RuleWarning
-from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement, Span, Statement
+from kbplanner.syntax.statements import (
+    FactStatement,
+    GoalStatement,
+    RuleStatement,
+    Statement,
+    TextSpan,
+)
 
 MAX_SUGGESTIONS = 100
 """Number of unknown predicates of a text for which a similar name is looked for."""
@@ -80,7 +86,7 @@ def rule_statement(rule: Rule, line: int = 1) -> RuleStatement:
     """Return a statement for a rule that is not text; `line` is its place in a file of JSON
     lines.
     """
-    start = Span(line, 1, line, 1)
+    start = TextSpan(line, 1, line, 1)
     atoms = [rule.head, *(item.atom for item in rule.body if isinstance(item, Literal))]
     return RuleStatement(
         rule, start, (), tuple((atom.predicate, atom.arity, start) for atom in atoms)
@@ -120,7 +126,7 @@ def edit_distance(name: str, other: str) -> int:
     return row[-1]
 
 
-def _defined(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
+def _defined(statements: Sequence[Statement]) -> Iterator[tuple[str, int, TextSpan]]:
     """Yield the predicates of facts and rule heads."""
     for statement in statements:
         if isinstance(statement, FactStatement):
@@ -129,7 +135,7 @@ def _defined(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]
             yield statement.predicates[0]
 
 
-def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
+def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, TextSpan]]:
     """Yield the predicates of bodies and goals."""
     for statement in statements:
         if isinstance(statement, RuleStatement):
@@ -141,7 +147,7 @@ def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
             yield from statement.predicates
 
 
-def _arity_warning(name: str, arity: int, others: set[int], span: Span) -> RuleWarning:
+def _arity_warning(name: str, arity: int, others: set[int], span: TextSpan) -> RuleWarning:
     counts = " or ".join(str(count) for count in sorted(others))
     message = f"{name} has {arity} argument{'s' * (arity != 1)} here and {counts} elsewhere"
     return RuleWarning(

@@ -9,7 +9,7 @@ from typing import Any
 
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.limits import shortened
-from kbplanner.syntax.statements import Span
+from kbplanner.syntax.statements import TextSpan
 
 MAX_LINE_CHARS = 240
 CHARS_BEFORE, CHARS_AFTER = 80, 120
@@ -35,7 +35,7 @@ class RuleWarning:
     code: str
     message: str
     hint: str | None = None
-    span: Span | None = None
+    span: TextSpan | None = None
 
     def display(self, source: str) -> str:
         """Return the warning as compilers print it: `file:line:col: warning: message (hint)`."""
@@ -90,7 +90,7 @@ class Diagnostic:
 
 
 def diagnostic(
-    span: Span, source: str, code: str, message: str, hint: str | None, first: int = 1
+    span: TextSpan, source: str, code: str, message: str, hint: str | None, first: int = 1
 ) -> Diagnostic:
     """Return the diagnostic of an error at `span` in its line `source`, whose first character is
     column `first`.

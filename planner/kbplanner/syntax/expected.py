@@ -47,7 +47,7 @@ _OR_HINT = 'put a comma between body atoms; for "or", write one rule for each ca
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class TokenContext:
     """Context of a token in a statement, judged from the tokens before it."""
 
     open: tuple[Token, ...]
@@ -57,7 +57,7 @@ class Context:
     naming: bool  # whether the token follows the name after "@"
 
 
-def context_of(tokens: list[Token], at: int) -> Context:
+def context_of(tokens: list[Token], at: int) -> TokenContext:
     """Return the context of `tokens[at]`."""
     stack: list[tuple[Token, bool]] = []
     part, compared = "head", False
@@ -79,7 +79,7 @@ def context_of(tokens: list[Token], at: int) -> Context:
         elif kind in ("CMP", "EQ"):
             compared = True
     naming = at == 2 and tokens[0].type == "_AT"
-    return Context(
+    return TokenContext(
         tuple(token for token, _ in stack), part, compared, bool(stack and stack[-1][1]), naming
     )
 
@@ -172,7 +172,9 @@ def _is_declaration(tokens: list[Token], at: int) -> bool:
     )
 
 
-def _bad_token(text: str, token: Token, context: Context, before: Token | None) -> Problem | None:
+def _bad_token(
+    text: str, token: Token, context: TokenContext, before: Token | None
+) -> Problem | None:
     kind, value = token.type, token.value
     if kind == "BADOP":
         return _bad_operator(token, context)
@@ -228,7 +230,7 @@ def _bad_token(text: str, token: Token, context: Context, before: Token | None) 
     return None
 
 
-def _bad_operator(token: Token, context: Context) -> Problem:
+def _bad_operator(token: Token, context: TokenContext) -> Problem:
     value = token.value
     in_head = context.part == "head" and not context.open
     if value in _AND or value in ("||", "|", ";", "∨"):
@@ -255,7 +257,7 @@ def _bad_operator(token: Token, context: Context) -> Problem:
     )
 
 
-def _at_end(before: Token, context: Context) -> Problem:
+def _at_end(before: Token, context: TokenContext) -> Problem:
     if before.type in OPERAND_END:
         message, hint = (
             'expected "." at the end of the statement',
@@ -270,7 +272,7 @@ def _after_operand(
     text: str,
     token: Token,
     before: Token,
-    context: Context,
+    context: TokenContext,
     actual: str,
     line_start: int,
     indent: int,
@@ -321,7 +323,7 @@ def _after_operand(
     return Problem("syntax", f"expected {following}, {actual}", advice, token.start, token.end)
 
 
-def _following(before: Token, context: Context) -> tuple[str, str | None]:
+def _following(before: Token, context: TokenContext) -> tuple[str, str | None]:
     """Return what must follow the operand `before`, and a hint for all that may stand there."""
     if context.naming:
         hint = 'write a space after ":"' if ":" in before.value else None
@@ -348,7 +350,7 @@ def _hint_after_a_head(token: Token, word: str, starts_statement: bool) -> str |
     return None
 
 
-def _hint_after_an_item(token: Token, context: Context, starts_statement: bool) -> str | None:
+def _hint_after_an_item(token: Token, context: TokenContext, starts_statement: bool) -> str | None:
     if token.type == "_ARROW":
         return 'a rule has one ":-"; end the statement before it with "."'
     if token.type == "_LSQB":
@@ -357,7 +359,7 @@ def _hint_after_an_item(token: Token, context: Context, starts_statement: bool) 
 
 
 def _inside_brackets(
-    text: str, token: Token, before: Token, context: Context, actual: str
+    text: str, token: Token, before: Token, context: TokenContext, actual: str
 ) -> Problem:
     if context.open[-1].type == "_LSQB" and len(context.open) > 1:
         hint = "put a comma between elements" if token.type in OPERAND_START else None
@@ -395,7 +397,7 @@ def _inside_brackets(
     )
 
 
-def _at_start(token: Token, before: Token | None, context: Context, actual: str) -> Problem:
+def _at_start(token: Token, before: Token | None, context: TokenContext, actual: str) -> Problem:
     hint = None
     if before is None:
         if token.type == "_END":
@@ -422,7 +424,7 @@ def _at_start(token: Token, before: Token | None, context: Context, actual: str)
     )
 
 
-def _expected_after(before: Token | None, context: Context) -> str:
+def _expected_after(before: Token | None, context: TokenContext) -> str:
     """Return what belongs after a token that ends nothing."""
     if before is None:
         return "a fact, a rule or a goal"

@@ -60,7 +60,7 @@ from kbplanner.syntax.constraints import (
 from kbplanner.syntax.diagnostics import Problem, excerpt
 from kbplanner.syntax.scanner import Token
 from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
-from kbplanner.syntax.tree import Clause, Node
+from kbplanner.syntax.tree import ClauseTree, Node
 
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
@@ -87,7 +87,7 @@ class Lowering:
 
     # ---- statements ----
 
-    def fact(self, clause: Clause) -> tuple[Atom, Annotations]:
+    def fact(self, clause: ClauseTree) -> tuple[Atom, Annotations]:
         """Return the atom and annotations of a fact."""
         if clause.name is not None:
             self._add(
@@ -100,7 +100,7 @@ class Lowering:
         atom = self.signed(_head(clause), "fact")
         return atom, self.annotations(clause, _FACT_KEYS)
 
-    def rule(self, clause: Clause) -> Rule:
+    def rule(self, clause: ClauseTree) -> Rule:
         """Return a rule."""
         head = self.signed(_head(clause), "head")
         body = self.body(clause)
@@ -110,7 +110,7 @@ class Lowering:
         annotations = self.annotations(clause, _RULE_KEYS)
         return Rule(head, body, name, annotations.confidence, annotations.scope)
 
-    def phrase(self, clause: Clause) -> Phrase:
+    def phrase(self, clause: ClauseTree) -> Phrase:
         """Return the phrase of a declaration."""
         word, name, arity, *texts = clause.tokens
         if word.value != "phrase":
@@ -134,7 +134,7 @@ class Lowering:
                 self._at("bad-phrase", problem, None, token)
         return phrase
 
-    def constraint(self, clause: Clause) -> tuple[Rule, ...]:
+    def constraint(self, clause: ClauseTree) -> tuple[Rule, ...]:
         """Return the rules of a declared constraint; none if it has a mistake."""
         (word,) = clause.tokens
         scope = self.annotations(clause, ("scope",)).scope
@@ -221,7 +221,7 @@ class Lowering:
         self.predicates.append((name, arity, node.token.start, node.token.end))
         return name, arity
 
-    def equivalence(self, clause: Clause) -> tuple[Rule, ...]:
+    def equivalence(self, clause: ClauseTree) -> tuple[Rule, ...]:
         """Return the rules that a declaration of an equivalence relation is short for, or the rule
         of its representatives.
         """
@@ -248,7 +248,7 @@ class Lowering:
             return rules
         return *rules, replace(different_rule(predicate), scope=scope)
 
-    def lone_atom(self, clause: Clause) -> Atom:
+    def lone_atom(self, clause: ClauseTree) -> Atom:
         """Return the atom of a text that is an atom, possibly with variables."""
         if clause.name is not None or clause.annotations:
             self._at(
@@ -259,7 +259,7 @@ class Lowering:
             )
         return self.signed(_head(clause), "atom")
 
-    def body(self, clause: Clause) -> tuple[BodyItem, ...]:
+    def body(self, clause: ClauseTree) -> tuple[BodyItem, ...]:
         """Return the items of a rule body or a goal."""
         if problem := self.limits.body_problem(len(clause.items)):
             node = clause.items[self.limits.body_items]
@@ -632,7 +632,7 @@ class Lowering:
 
     # ---- annotations ----
 
-    def annotations(self, clause: Clause, keys: tuple[str, ...]) -> Annotations:
+    def annotations(self, clause: ClauseTree, keys: tuple[str, ...]) -> Annotations:
         """Read `[key=value, ...]`."""
         if not clause.annotations:
             return NO_ANNOTATIONS
@@ -696,10 +696,12 @@ class Lowering:
         if name == "ttl":
             if whole and int(text) > 0:
                 return int(text)
+            if token.type == "STRING":
+                return text
             self._at(
                 "bad-annotation",
                 f'ttl is a positive number of milliseconds, found "{excerpt(text)}"',
-                None,
+                'for instance 60000 or "30d"',
                 token,
             )
             return 1
@@ -786,7 +788,7 @@ def variable_tokens(tokens: list[Token]) -> Iterator[tuple[str, Token]]:
             yield "_", token
 
 
-def _head(clause: Clause) -> Node:
+def _head(clause: ClauseTree) -> Node:
     return cast(Node, clause.head)  # facts and rules have one by the grammar
 
 

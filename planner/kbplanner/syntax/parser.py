@@ -21,17 +21,17 @@ from kbplanner.pacing import YieldNow, current_yield, go_on
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.plain_goals import plain_goal
-from kbplanner.syntax.reader import Reader, read_chunks
+from kbplanner.syntax.reader import StatementReader, read_chunks
 from kbplanner.syntax.scanner import Token, scan_statement
 from kbplanner.syntax.statements import (
     FactStatement,
     GoalStatement,
     PhraseStatement,
     RuleStatement,
-    Span,
     Statement,
+    TextSpan,
 )
-from kbplanner.syntax.tree import Clause, Node, TreeMaker
+from kbplanner.syntax.tree import ClauseTree, Node, TreeMaker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,7 +58,7 @@ def parse_program(
     Raises RuleSyntaxError with every independent error. The last goal may lack its dot, and without
     `final_dot` every last statement.
     """
-    reader = Reader(
+    reader = StatementReader(
         text, parse_clause, limits, mode="program" if final_dot else "clauses", yield_now=yield_now
     )
     statements: list[Statement] = []
@@ -104,11 +104,12 @@ def parse_valid(
     max_errors: int,
     yield_now: YieldNow | None = None,
 ) -> Parsed:
-    """Read a text that may have errors, at most `max_errors`. The modes are those of `Reader`.
+    """Read a text that may have errors, at most `max_errors`. The modes are those of
+    `StatementReader`.
 
     `yield_now` is called about once a millisecond.
     """
-    reader = Reader(text, parse_clause, limits, mode=mode, yield_now=yield_now)
+    reader = StatementReader(text, parse_clause, limits, mode=mode, yield_now=yield_now)
     reader.max_errors = max_errors
     statements: list[Statement] = []
     statements += reader.statements(after_errors=True)  # as in `parse_program`
@@ -141,10 +142,10 @@ def parse_goal(
     if plain is None:
         return cast(GoalStatement, _single(text, "goal", limits, yield_now))
     atom, start, end = plain
-    name = Span(1, start + 1, 1, start + 1 + len(atom.predicate))
+    name = TextSpan(1, start + 1, 1, start + 1 + len(atom.predicate))
     last = len(text[: text.rindex(")", start, end)].rstrip())  # as the grammar: without the bracket
-    item = Span(1, start + 1, 1, last + 1)
-    span = Span(1, start + 1, 1, end + 1)
+    item = TextSpan(1, start + 1, 1, last + 1)
+    span = TextSpan(1, start + 1, 1, end + 1)
     return GoalStatement((Literal(atom),), span, ((atom.predicate, atom.arity, name),), (item,))
 
 
@@ -196,16 +197,16 @@ def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expr:
     raise InvalidInput("not an expression")
 
 
-def parse_clause(tokens: list[Token], yield_now: YieldNow = go_on) -> Clause | int:
+def parse_clause(tokens: list[Token], yield_now: YieldNow = go_on) -> ClauseTree | int:
     """Run the grammar on the tokens of a statement: its tree, or the index of the token it stopped
     at. `yield_now` is called about once a millisecond.
     """
     result = _feed("statement", tokens, yield_now)
-    return result if isinstance(result, int) else cast(Clause, result)
+    return result if isinstance(result, int) else cast(ClauseTree, result)
 
 
 def _single(text: str, mode: str, limits: Limits, yield_now: YieldNow | None = None) -> Statement:
-    reader = Reader(text, parse_clause, limits, mode=mode, yield_now=yield_now)
+    reader = StatementReader(text, parse_clause, limits, mode=mode, yield_now=yield_now)
     statements = list(islice(reader.statements(), 3))
     if reader.errors:
         raise syntax_error(reader.errors)
@@ -215,7 +216,7 @@ def _single(text: str, mode: str, limits: Limits, yield_now: YieldNow | None = N
     return statements[0]
 
 
-def _feed(start: str, tokens: list[Token], yield_now: YieldNow = go_on) -> Clause | Node | int:
+def _feed(start: str, tokens: list[Token], yield_now: YieldNow = go_on) -> ClauseTree | Node | int:
     from lark.exceptions import UnexpectedToken
 
     state: Any = _grammar().parse_interactive(start=start).parser_state
@@ -226,7 +227,7 @@ def _feed(start: str, tokens: list[Token], yield_now: YieldNow = go_on) -> Claus
             at += 1
             if not at % PARSED_PER_YIELD:
                 yield_now()
-        return cast("Clause | Node", state.feed_token(Token("$END", "", 0, 0), True))
+        return cast("ClauseTree | Node", state.feed_token(Token("$END", "", 0, 0), True))
     except UnexpectedToken:
         return at
 

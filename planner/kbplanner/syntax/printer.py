@@ -72,7 +72,7 @@ def print_fact(atom: Atom, annotations: Annotations = NO_ANNOTATIONS) -> str:
     if annotations.confidence is not None:
         notes.append(f"confidence={annotations.confidence!r}")
     if annotations.ttl is not None:
-        notes.append(f"ttl={annotations.ttl}")
+        notes.append(f"ttl={_time(annotations.ttl)}")
     if annotations.scope is not None:
         notes.append(f"scope={print_constant(annotations.scope)}")
     for name, instant in (
@@ -80,12 +80,15 @@ def print_fact(atom: Atom, annotations: Annotations = NO_ANNOTATIONS) -> str:
         ("validUntil", annotations.valid_until),
     ):
         if instant is not None:
-            text = str(instant) if isinstance(instant, int) else _quoted(instant, '"')
-            notes.append(f"{name}={text}")
+            notes.append(f"{name}={_time(instant)}")
     if annotations.metadata is not None:
         text = json.dumps(dict(annotations.metadata), ensure_ascii=False)
         notes.append("metadata=" + _quoted(text, "'"))
     return f"{print_atom(atom)}{' [' + ', '.join(notes) + ']' if notes else ''}."
+
+
+def _time(value: int | str) -> str:
+    return str(value) if isinstance(value, int) else _quoted(value, '"')
 
 
 def print_phrase(phrase: Phrase) -> str:

@@ -35,12 +35,12 @@ from kbplanner.syntax.statements import (
     GoalStatement,
     PhraseStatement,
     RuleStatement,
-    Span,
     Statement,
+    TextSpan,
 )
-from kbplanner.syntax.tree import Clause
+from kbplanner.syntax.tree import ClauseTree
 
-ParseClause = Callable[[list[Token], YieldNow], "Clause | int"]
+ParseClause = Callable[[list[Token], YieldNow], "ClauseTree | int"]
 """Parses the tokens of a statement to its tree, or returns the index of the token it stopped at."""
 
 MAX_NAMES = 1000
@@ -64,7 +64,7 @@ _ARGS = re.compile(_ARG)
 _SPACE = re.compile(r"\s+")
 
 
-class Reader:
+class StatementReader:
     """Reader of statements from `text`, whose first character is at `position`, a line and a
     column.
 
@@ -174,7 +174,7 @@ class Reader:
         line, line_start = self._line, self._line_start
         self.pos = end = match.end()
         self._count_to(end)
-        span = Span(line, start - line_start + 1, self._line, end - self._line_start + 1)
+        span = TextSpan(line, start - line_start + 1, self._line, end - self._line_start + 1)
         return FactStatement(Atom(predicate, tuple(args)), NO_ANNOTATIONS, span)
 
     # ---- grammar ----
@@ -186,7 +186,7 @@ class Reader:
             _mark_constraint(tokens)
             fitting = _count_within_limits(tokens)
             result = self._parse(tokens[:fitting], self._yield_now)
-            if isinstance(result, Clause):
+            if isinstance(result, ClauseTree):
                 yield from self._lower(result, tokens)
                 return
             where = _Positions(self, tokens)
@@ -234,7 +234,7 @@ class Reader:
             start = tokens[0].start
             tokens.insert(0, Token("_GOAL", "", start, start))
 
-    def _lower(self, clause: Clause, tokens: list[Token]) -> Iterator[Statement]:
+    def _lower(self, clause: ClauseTree, tokens: list[Token]) -> Iterator[Statement]:
         where = _Positions(self, tokens)
         lowering = Lowering(self.text, self._limits, self._yield_now)
         span = where.span(tokens[0].start, tokens[-1].end)
@@ -290,7 +290,7 @@ class Reader:
         yield replace(statement, predicates=predicates, variables=variables, items=items)
 
     def _declared_rules(
-        self, clause: Clause, tokens: list[Token], where: _Positions
+        self, clause: ClauseTree, tokens: list[Token], where: _Positions
     ) -> Iterator[Statement]:
         """Yield the rules that a declaration stands for, all at its place."""
         lowering = Lowering(self.text, self._limits, self._yield_now)
@@ -356,7 +356,7 @@ def _mark_constraint(tokens: list[Token]) -> None:
 class _Positions:
     """Lines and columns within one statement, from offsets."""
 
-    def __init__(self, reader: Reader, tokens: list[Token]) -> None:
+    def __init__(self, reader: StatementReader, tokens: list[Token]) -> None:
         start, end = tokens[0].start, tokens[-1].end
         reader._count_to(start)
         self._reader = reader
@@ -374,11 +374,11 @@ class _Positions:
         """Return the column of `offset`."""
         return offset - self.line_start(offset) + 1
 
-    def span(self, start: int, end: int) -> Span:
+    def span(self, start: int, end: int) -> TextSpan:
         """Return the span between two offsets."""
         first = bisect_right(self._starts, start) - 1
         last = bisect_right(self._starts, max(start, end - 1)) - 1
-        return Span(
+        return TextSpan(
             self._line + first,
             start - self._starts[first] + 1,
             self._line + last,
@@ -418,7 +418,7 @@ def report_problems(text: str, problems: Sequence[Problem]) -> list[Diagnostic]:
 
     errors = []
     for problem in problems:
-        reader = Reader(text, parse, DEFAULT_LIMITS)
+        reader = StatementReader(text, parse, DEFAULT_LIMITS)
         token = Token("BADCHAR", "", problem.start, problem.end)
         _Positions(reader, [token]).report([problem])
         errors += reader.errors
@@ -453,7 +453,7 @@ def read_chunks(
         chunk = after or ""
         if size < required_size and not is_last:
             continue
-        reader = Reader(
+        reader = StatementReader(
             "".join(parts), parse, limits, position=position, final=is_last, yield_now=yield_now
         )
         reader.max_errors = max_errors - len(errors)

@@ -11,7 +11,7 @@ from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A stretch of text; lines and columns count from 1, columns in code points, the end is
     exclusive.
     """
@@ -26,13 +26,13 @@ class Span(NamedTuple):
 class Annotations:
     """Annotations of a fact in `[...]`; None where absent.
 
-    `ttl` is in milliseconds. Instants are as written: epoch milliseconds as `int`, anything else as
-    text, to be parsed like instants of the interface. `metadata` is a JSON object, written as a
+    Durations and instants are as written: milliseconds as `int`, anything else as text, to be
+    parsed like those of the interface. `metadata` is a JSON object, written as a
     quoted text.
     """
 
     confidence: float | None = None
-    ttl: int | None = None
+    ttl: int | str | None = None
     scope: str | None = None
     valid_from: int | str | None = None
     valid_until: int | str | None = None
@@ -48,7 +48,7 @@ class FactStatement:
 
     atom: Atom
     annotations: Annotations
-    span: Span
+    span: TextSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class RuleStatement:
     """
 
     rule: Rule
-    span: Span
-    variables: tuple[tuple[str, Span], ...] = ()
-    predicates: tuple[tuple[str, int, Span], ...] = ()
+    span: TextSpan
+    variables: tuple[tuple[str, TextSpan], ...] = ()
+    predicates: tuple[tuple[str, int, TextSpan], ...] = ()
     text: str = ""
-    items: tuple[Span, ...] = ()
+    items: tuple[TextSpan, ...] = ()
 
-    def where(self, variable_name: str) -> Span:
+    def where(self, variable_name: str) -> TextSpan:
         """Return the first position of a variable (with or without question mark), else the whole
         statement.
         """
@@ -84,9 +84,9 @@ class GoalStatement:
     """
 
     body: tuple[BodyItem, ...]
-    span: Span
-    predicates: tuple[tuple[str, int, Span], ...] = ()
-    items: tuple[Span, ...] = ()
+    span: TextSpan
+    predicates: tuple[tuple[str, int, TextSpan], ...] = ()
+    items: tuple[TextSpan, ...] = ()
 
     @property
     def literal(self) -> Literal:
@@ -104,7 +104,7 @@ class PhraseStatement:
     """
 
     phrase: Phrase
-    span: Span
+    span: TextSpan
 
 
 Statement = FactStatement | RuleStatement | GoalStatement | PhraseStatement

@@ -24,7 +24,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class ClauseTree:
     """A whole statement as parsed. `items` is the body; facts have a head only, goals a body only.
 
     A declaration has `tokens`: its word, the name and arity of the predicate, and its texts. A
@@ -135,15 +135,15 @@ class TreeMaker:
         """Collect annotations."""
         return parts
 
-    def goal(self, parts: list[Any]) -> Clause:
+    def goal(self, parts: list[Any]) -> ClauseTree:
         """Make a goal statement."""
-        return Clause("goal", items=parts[0])
+        return ClauseTree("goal", items=parts[0])
 
-    def fact(self, parts: list[Any]) -> Clause:
+    def fact(self, parts: list[Any]) -> ClauseTree:
         """Make a fact statement."""
         return self._clause("fact", parts)
 
-    def rule(self, parts: list[Any]) -> Clause:
+    def rule(self, parts: list[Any]) -> ClauseTree:
         """Make a rule statement."""
         return self._clause("rule", parts)
 
@@ -152,26 +152,26 @@ class TreeMaker:
         name, _, arity = parts
         return ("signature", name, arity)
 
-    def declaration(self, parts: list[Any]) -> Clause:
+    def declaration(self, parts: list[Any]) -> ClauseTree:
         """Make a declaration: a word, a predicate and its texts."""
         word, (_, name, arity), *rest = parts
         annotations = tuple(rest.pop()) if rest and isinstance(rest[-1], list) else ()
         tokens = (word, name, arity, *rest)
-        return Clause("declaration", annotations=annotations, tokens=tokens)
+        return ClauseTree("declaration", annotations=annotations, tokens=tokens)
 
-    def constraint(self, parts: list[Any]) -> Clause:
+    def constraint(self, parts: list[Any]) -> ClauseTree:
         """Make a declared constraint: its word, and the items after it."""
         word, items, *rest = parts
         annotations = tuple(rest[0]) if rest else ()
-        return Clause("constraint", items=items, annotations=annotations, tokens=(word,))
+        return ClauseTree("constraint", items=items, annotations=annotations, tokens=(word,))
 
     def expression(self, parts: list[Any]) -> Node:
         """Make an expression standing alone."""
         node: Node = parts[0]
         return node
 
-    def _clause(self, kind: str, parts: list[Any]) -> Clause:
+    def _clause(self, kind: str, parts: list[Any]) -> ClauseTree:
         name = parts.pop(0)[1] if isinstance(parts[0], tuple) else None
         head = parts.pop(0)
         items = parts.pop(0) if kind == "rule" else ()
-        return Clause(kind, head, items, name, tuple(parts[0]) if parts else ())
+        return ClauseTree(kind, head, items, name, tuple(parts[0]) if parts else ())

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from kbplanner.compile.bulkplan import BulkAtom, BulkItem, BulkPlan, ClauseVersion
-from kbplanner.compile.plan import View
+from kbplanner.compile.plan import RelationView
 from kbplanner.errors import EngineFault
 from kbplanner.ir.operators import SUBSTRING_TESTS
-from kbplanner.ir.program import Aggregation, Computation, equated
+from kbplanner.ir.program import AggregateClause, Computation, equated
 from kbplanner.ir.terms import Comparison, Expr, Variable
 from kbplugins.bulk_sql.values import Dialect, aggregate_text, text_tests, value_key, value_order
 
@@ -24,7 +24,7 @@ ConstantId = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ClauseContext:
     """The round before the one that a statement is for, the ids of constants, and the dialect."""
 
     round_: exp.Expr
@@ -32,7 +32,7 @@ class Context:
     dialect: Dialect
 
     @classmethod
-    def of(cls, round_: int, constant: ConstantId, dialect: Dialect) -> Context:
+    def of(cls, round_: int, constant: ConstantId, dialect: Dialect) -> ClauseContext:
         """Return the context after a round by its number."""
         return cls(number(round_), constant, dialect)
 
@@ -63,7 +63,7 @@ def call_of(item: BulkItem) -> tuple[str, tuple[Expr, ...]]:
     raise EngineFault("only computations and patterns are calls")
 
 
-def rows_of(version: ClauseVersion, context: Context) -> exp.Select:
+def rows_of(version: ClauseVersion, context: ClauseContext) -> exp.Select:
     """Return the SELECT of the rows that a clause version derives, as ids in `c0`, `c1`, ...."""
     body = _Body(context)
     for item in version.items:
@@ -71,7 +71,7 @@ def rows_of(version: ClauseVersion, context: Context) -> exp.Select:
     return body.select([body.term(arg) for arg in version.args])
 
 
-def arguments_of(version: ClauseVersion, at: int, context: Context) -> exp.Select:
+def arguments_of(version: ClauseVersion, at: int, context: ClauseContext) -> exp.Select:
     """Return the SELECT of the distinct arguments of the call that is item number `at`."""
     body = _Body(context)
     for item in version.items[:at]:
@@ -87,7 +87,7 @@ def groups_of(version: ClauseVersion, dialect: Dialect) -> exp.Select:
     NULL without a value.
     """
     source = next(item for item in version.items if isinstance(item, BulkAtom))
-    folds = {item.target: item for item in version.items if isinstance(item, Aggregation)}
+    folds = {item.target: item for item in version.items if isinstance(item, AggregateClause)}
     query = exp.select().from_(exp.to_table(source.relation).as_("b"))
     joined: dict[Variable, str] = {}
     keys: list[exp.Expr] = []
@@ -118,7 +118,7 @@ def statements(version: ClauseVersion, constant: ConstantId, dialect: Dialect) -
 
     `round` is a placeholder for the number of the last complete round.
     """
-    context = Context(exp.Placeholder(this="round"), constant, dialect)
+    context = ClauseContext(exp.Placeholder(this="round"), constant, dialect)
     if has_aggregates(version):
         queries = [groups_of(version, dialect)]
     else:
@@ -129,7 +129,7 @@ def statements(version: ClauseVersion, constant: ConstantId, dialect: Dialect) -
 
 def has_aggregates(version: ClauseVersion) -> bool:
     """Return True if a clause has aggregates, which stand alone in it."""
-    return any(isinstance(item, Aggregation) for item in version.items)
+    return any(isinstance(item, AggregateClause) for item in version.items)
 
 
 def answers_of(plan: BulkPlan, names: Sequence[str], constant: ConstantId) -> exp.Select:
@@ -172,7 +172,7 @@ def equal(pairs: Sequence[tuple[exp.Expr, exp.Expr]]) -> exp.Expr:
 class _Body:
     """FROM and WHERE of a SELECT, item by item."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ClauseContext) -> None:
         self._context = context
         self._columns: dict[Variable, exp.Expr] = {}
         self._sources: list[tuple[exp.Expr, list[exp.Expr]]] = []
@@ -227,7 +227,11 @@ class _Body:
     def _read(self, atom: BulkAtom) -> None:
         alias, on = self._join(atom.relation)
         if atom.growing:
-            kind = {View.FULL: exp.LTE, View.DELTA: exp.EQ, View.OLD: exp.LT}[atom.view]
+            kind = {
+                RelationView.FULL: exp.LTE,
+                RelationView.DELTA: exp.EQ,
+                RelationView.OLD: exp.LT,
+            }[atom.view]
             on.append(
                 kind(this=exp.column(ROUND, table=alias), expression=self._context.round_.copy())
             )

@@ -28,7 +28,7 @@ MAX_WORDS = 512
 """Words of a text that count; further ones are ignored."""
 
 
-class Vocabulary(Protocol):
+class TokenVocabulary(Protocol):
     """Vectors of words or of tokens, `dimension` numbers each.
 
     `revision` changes with them. `common` is the direction that all texts share, of length 1, or
@@ -59,7 +59,7 @@ class StaticEmbedder:
                 f"{source}: this file or folder does not exist; EMBEDDER={NAME} needs it"
             )
         kind = TokenVectors if path.is_dir() else WordVectors
-        self._vocabulary: Vocabulary = kind(path, max_mb << 20, source)
+        self._vocabulary: TokenVocabulary = kind(path, max_mb << 20, source)
         self.dimension = self._vocabulary.dimension
         self.revision = self._vocabulary.revision
 

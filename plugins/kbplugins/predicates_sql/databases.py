@@ -35,7 +35,7 @@ _INTEGER = re.compile(r"-?\d{1,18}")
 _NUMBER = re.compile(r"-?\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,2})?")
 
 
-class Database(ABC):
+class SqlDatabase(ABC):
     """A database whose tables are read. Threads may share it; each call has its own connection."""
 
     placeholder = "?"
@@ -104,7 +104,7 @@ class Database(ABC):
         return f"CAST({column} AS TEXT)"
 
 
-class SQLite(Database):
+class SQLite(SqlDatabase):
     """A SQLite file."""
 
     def __init__(self, path: str) -> None:
@@ -120,7 +120,7 @@ class SQLite(Database):
         return ["any"] * len(columns)
 
 
-class Postgres(Database):
+class Postgres(SqlDatabase):
     """A PostgreSQL database."""
 
     placeholder = "%s"
@@ -149,7 +149,7 @@ class Postgres(Database):
         return list(row)
 
 
-class DuckDB(Database):
+class DuckDB(SqlDatabase):
     """A DuckDB file."""
 
     def __init__(self, path: str) -> None:
@@ -179,7 +179,7 @@ def _close_all(connections: Sequence[Any]) -> None:
         connection.close()
 
 
-def open_database(url: str) -> Database:
+def open_database(url: str) -> SqlDatabase:
     """Return the database of a URL, without connecting to it.
 
     Raises ConfigError for an unknown kind, and naming a driver that is not installed.

@@ -13,7 +13,7 @@ from kbplugins.predicates_sql.databases import (
     INTEGER,
     NUMBER,
     OTHER,
-    Database,
+    SqlDatabase,
     column_of,
     comparable,
     table_of,
@@ -26,7 +26,7 @@ MAX_VALUES = 500
 class Table:
     """Columns of a table or view as a relation. Rows with NULL in one of them are left out."""
 
-    def __init__(self, database: Database, table: str, columns: Sequence[str]) -> None:
+    def __init__(self, database: SqlDatabase, table: str, columns: Sequence[str]) -> None:
         self._database = database
         self._table = table
         self._columns = tuple(columns)

@@ -12,7 +12,7 @@ from kbcore.errors import LogCorrupted, LogTruncated
 from kbcore.plug.ports import LogRecord, LogStore
 from kbplugins import table_log
 from kbplugins.storage_postgres.driver import Driver, Unreachable, not_ready
-from kbplugins.storage_postgres.rows import Rows
+from kbplugins.storage_postgres.rows import PostgresRows
 from kbplugins.storage_postgres.store import PostgresStore
 from kbplugins.table_log import SnapshotRow
 
@@ -29,7 +29,7 @@ class PostgresReader:
         self._config = config
         self._driver = Driver(config)
         self._lock = threading.Lock()
-        self._rows = Rows(self._driver.location, self._fetch)
+        self._rows = PostgresRows(self._driver.location, self._fetch)
         self._verified: SnapshotRow | None = None
         self._read = 0
         try:

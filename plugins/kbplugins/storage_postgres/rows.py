@@ -8,7 +8,7 @@ from typing import Any
 from kbplugins.table_log import SnapshotRow, Tables
 
 
-class Rows(Tables):
+class PostgresRows(Tables):
     """The tables through `fetch`, which runs a query in PostgreSQL's syntax and returns its
     rows.
     """

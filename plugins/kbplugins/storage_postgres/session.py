@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS kbcore_leader (one int PRIMARY KEY CHECK (one = 1), u
 """
 
 
-class Session:
+class PostgresSession:
     """The writer's connection. `token` marks its rows; hold `lock` while using the connection."""
 
     def __init__(self, driver: Driver, log_id: bytes) -> None:

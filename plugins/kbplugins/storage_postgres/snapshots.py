@@ -10,7 +10,7 @@ from kbcore.errors import KBError, SnapshotFailed, StorageFailed
 from kbcore.plug.ports import LogSeed
 from kbplugins import table_log
 from kbplugins.storage_postgres.driver import Driver, Unreachable
-from kbplugins.storage_postgres.rows import Rows
+from kbplugins.storage_postgres.rows import PostgresRows
 from kbplugins.table_log import SnapshotEncoder, SnapshotRow
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class SnapshotWriter:
             for chunk_row in encoder.chunk_rows(chunks):
                 copy.write_row(chunk_row)
         row = encoder.row()
-        rows = Rows(
+        rows = PostgresRows(
             self.driver.location, lambda text, values: cursor.execute(text, values).fetchall()
         )
         if problem := table_log.snapshot_problem(rows, start, row):

@@ -20,8 +20,8 @@ from kbcore.errors import InvalidInput, NotReady, StorageFailed, StorageFull
 from kbcore.plug.ports import LogSeed
 from kbplugins import table_log
 from kbplugins.storage_postgres.driver import Driver, Unreachable, not_ready
-from kbplugins.storage_postgres.rows import Rows
-from kbplugins.storage_postgres.session import Session, channel_of, wait_for
+from kbplugins.storage_postgres.rows import PostgresRows
+from kbplugins.storage_postgres.session import PostgresSession, channel_of, wait_for
 from kbplugins.storage_postgres.snapshots import SnapshotWriter
 from kbplugins.table_log import LogMeta, SnapshotRow, TableStore
 
@@ -57,11 +57,11 @@ class PostgresStore(TableStore):
         self._driver = Driver(config)
         self._full = False
         try:
-            self._session = Session(self._driver, random_bytes(16))
+            self._session = PostgresSession(self._driver, random_bytes(16))
         except Unreachable as error:
             # Only at start-up: the operator reads this message, no client.
             raise NotReady(str(error)) from None
-        self._rows = Rows(self._driver.location, self._fetch)
+        self._rows = PostgresRows(self._driver.location, self._fetch)
         self._writer = SnapshotWriter(self._driver, self._session.token)
         try:
             self._load(self._session.meta, verified)
@@ -73,7 +73,7 @@ class PostgresStore(TableStore):
             raise
 
     @property
-    def _tables(self) -> Rows:
+    def _tables(self) -> PostgresRows:
         return self._rows
 
     def _fetch(self, query: str, values: Sequence[object]) -> list[tuple[object, ...]]:

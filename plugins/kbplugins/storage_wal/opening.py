@@ -18,7 +18,7 @@ from kbplugins.storage_wal import lock, recovery, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, UPDATE, Disk
 from kbplugins.storage_wal.manifest import Manifest
-from kbplugins.storage_wal.segment import Extent, Header, Tail
+from kbplugins.storage_wal.segment import Extent, SegmentHeader, Tail
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +44,14 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     """Open the log of a locked folder, or begin one in an empty folder."""
     names = disk.names()
     manifest = _manifest(disk, names, new_id)
-    held = _Held.take(disk, names)
+    held = _HeldFolder.take(disk, names)
     try:
         return _open(disk, clock, manifest, names, segment_bytes, held)
     finally:
         held.release()
 
 
-class _Held:
+class _HeldFolder:
     """The lock on the last segment of the folder, so that no other process has the log open."""
 
     def __init__(self, disk: Disk, name: str, fd: int | None) -> None:
@@ -60,7 +60,7 @@ class _Held:
         self._fd = fd
 
     @classmethod
-    def take(cls, disk: Disk, names: Iterable[str]) -> _Held:
+    def take(cls, disk: Disk, names: Iterable[str]) -> _HeldFolder:
         """Lock the last of the segments, if there is one. Raises StorageBusy."""
         last = max((name for name in names if segment.first_of(name) is not None), default="")
         return cls(disk, last, lock.take_log(disk, last, UPDATE) if last else None)
@@ -84,7 +84,7 @@ def _open(
     manifest: Manifest,
     names: list[str],
     segment_bytes: int,
-    held: _Held,
+    held: _HeldFolder,
 ) -> Opened:
     content = recovery.examine(disk, names, manifest)
     kept_snapshots = sound_snapshots(disk, manifest, content.extents, content.head)
@@ -105,7 +105,7 @@ def _open(
         tail = _reopen(disk, clock, manifest, content, segment_bytes, held)
     else:
         first = content.head + 1
-        header = Header(manifest.log_id_bytes, manifest.epoch, first, 0, clock.now_ms())
+        header = SegmentHeader(manifest.log_id_bytes, manifest.epoch, first, 0, clock.now_ms())
         tail = Tail.begin(disk, header, 0, segment_bytes)
     manifest = replace(
         manifest,
@@ -213,7 +213,7 @@ def _reopen(
     manifest: Manifest,
     content: recovery.LogContent,
     segment_bytes: int,
-    held: _Held,
+    held: _HeldFolder,
 ) -> Tail:
     extent = content.extents[-1]
     if content.clean:
@@ -224,8 +224,8 @@ def _reopen(
     # copied into a new file, which is synced before any record is served.
     source = disk.open(extent.name, READ)
     try:
-        old = Header.decode(disk.read(extent.name, source, segment.HEADER_BYTES, 0))
-        header = old or Header(
+        old = SegmentHeader.decode(disk.read(extent.name, source, segment.HEADER_BYTES, 0))
+        header = old or SegmentHeader(
             manifest.log_id_bytes, manifest.epoch, extent.first, 0, clock.now_ms()
         )
         fd, capacity = segment.create(

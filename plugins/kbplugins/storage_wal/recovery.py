@@ -24,7 +24,7 @@ from kbplugins.storage_wal import frame, segment
 from kbplugins.storage_wal.files import READ, Disk
 from kbplugins.storage_wal.manifest import NAME as MANIFEST
 from kbplugins.storage_wal.manifest import Manifest
-from kbplugins.storage_wal.segment import Extent, Header, Reader
+from kbplugins.storage_wal.segment import Extent, SegmentHeader, SegmentReader
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class _Log:
                 name, first, self._disk.read(name, fd, segment.HEADER_BYTES, 0), leading
             )
             extent = Extent(first)
-            reader = Reader(
+            reader = SegmentReader(
                 self._disk,
                 name,
                 fd,
@@ -204,7 +204,7 @@ class _Log:
             )
 
     def _check_header(self, name: str, first: int, data: bytes, leading: bool) -> None:
-        header = Header.decode(data)
+        header = SegmentHeader.decode(data)
         expected = first if leading else self.head + 1
         problem = ""
         if header is None:
@@ -222,7 +222,7 @@ class _Log:
         self.epoch = header.epoch
         self.crc = header.crc_before
 
-    def _check_end(self, name: str, fd: int, reader: Reader, size: int, last: bool) -> None:
+    def _check_end(self, name: str, fd: int, reader: SegmentReader, size: int, last: bool) -> None:
         rest = self._disk.read(name, fd, size - reader.offset, reader.offset).rstrip(b"\0")
         description = reader.problem or "zeros followed by other bytes"
         after = 0

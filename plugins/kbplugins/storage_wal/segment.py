@@ -49,7 +49,7 @@ def first_of(name: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class SegmentHeader:
     """The header of a segment."""
 
     log_id: bytes
@@ -73,7 +73,7 @@ class Header:
         return data + _CRC.pack(crc32(data))
 
     @classmethod
-    def decode(cls, data: bytes) -> Header | None:
+    def decode(cls, data: bytes) -> SegmentHeader | None:
         """Read 64 bytes; return None for a damaged header. Raises ConfigError for a newer
         format.
         """
@@ -119,7 +119,7 @@ class Extent:
         return self.marks[index - 1] if index else (self.first, HEADER_BYTES)
 
 
-class Reader:
+class SegmentReader:
     """Reads records in order and stops at the first that is not valid.
 
     Afterwards `offset` is the position of that record, `seq` its expected number, and `crc` and
@@ -202,7 +202,7 @@ def only_zeros(disk: Disk, name: str, fd: int, offset: int, size: int) -> bool:
 
 
 def create(
-    disk: Disk, header: Header, body: Iterable[bytes], want: int, need: int
+    disk: Disk, header: SegmentHeader, body: Iterable[bytes], want: int, need: int
 ) -> tuple[int, int]:
     """Create a durable segment from its header and framed records; return descriptor and capacity.
 
@@ -265,7 +265,7 @@ class Tail:
         self.extent = extent
 
     @classmethod
-    def begin(cls, disk: Disk, header: Header, needed: int, segment_bytes: int) -> Tail:
+    def begin(cls, disk: Disk, header: SegmentHeader, needed: int, segment_bytes: int) -> Tail:
         """Create an empty last segment with at least `needed` bytes for records; durable on
         return.
         """

@@ -52,7 +52,7 @@ def seq_of(name: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class SnapshotHeader:
     """The header of a snapshot; `created` is in epoch milliseconds, for information only."""
 
     log_id: bytes
@@ -67,7 +67,7 @@ class Header:
         return data + _CRC.pack(crc32(data))
 
 
-def write(disk: Disk, header: Header, chunks: Iterable[bytes]) -> None:
+def write(disk: Disk, header: SnapshotHeader, chunks: Iterable[bytes]) -> None:
     """Store a snapshot under its name, durably; the caller writes MANIFEST.
 
     Raises StorageFull or SnapshotFailed, with no file left, and StorageFailed after a failed sync.

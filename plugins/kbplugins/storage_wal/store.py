@@ -263,7 +263,7 @@ class WalStore(LeaderMark, StoreBase):
             self._presence.check_tail(old)
             self._durable = self._head
             epoch, created = self._manifest.epoch, self._clock.now_ms()
-            header = segment.Header(self._log_id, epoch, self._head + 1, self._crc, created)
+            header = segment.SegmentHeader(self._log_id, epoch, self._head + 1, self._crc, created)
             tail = Tail.begin(self._disk, header, needed, segment_bytes)
             if tail.extent.first != old.extent.first:
                 self._name(old, tail)
@@ -322,7 +322,7 @@ class WalStore(LeaderMark, StoreBase):
             # The end moves during the read; all records up to `head` are before it.
             end = extent.end
             seq, offset = extent.start_for(after + 1)
-            reader = segment.Reader(
+            reader = segment.SegmentReader(
                 self._disk, extent.name, fd, self._id_crc, seq=seq, offset=offset, limit=end
             )
             for number, kind, version, payload in reader.records():
@@ -355,7 +355,9 @@ class WalStore(LeaderMark, StoreBase):
             if self._space.full:
                 # The log that this snapshot replaces frees more space than the reserve.
                 self._space.release()
-            header = snapshots.Header(self._log_id, self._manifest.epoch, seq, self._clock.now_ms())
+            header = snapshots.SnapshotHeader(
+                self._log_id, self._manifest.epoch, seq, self._clock.now_ms()
+            )
             snapshots.write(self._disk, header, chunks)
             with self._naming:
                 known = (*(number for number in self._manifest.snapshots if number != seq), seq)

@@ -12,7 +12,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ReceiverAddress:
     """The parts of a URL: `path` begins with a slash, `target` is path and query as sent."""
 
     scheme: str
@@ -21,7 +21,7 @@ class Address:
     path: str
     target: str
 
-    def is_below(self, prefix: Address) -> bool:
+    def is_below(self, prefix: ReceiverAddress) -> bool:
         """Return True if a prefix has the same scheme, host and port, and a path that this one
         equals or continues after a slash.
         """
@@ -33,7 +33,7 @@ class Address:
         ) and (self.path == path or self.path.startswith(f"{path}/"))
 
 
-def address_of(url: str) -> Address | None:
+def address_of(url: str) -> ReceiverAddress | None:
     """Return the parts of an http or https URL; None for any text that could be read in two
     ways.
     """
@@ -51,15 +51,17 @@ def address_of(url: str) -> Address | None:
         return None
     query = f"?{parts.query}" if parts.query else ""
     host = parts.hostname.rstrip(".")
-    return Address(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], path, path + query)
+    return ReceiverAddress(
+        parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], path, path + query
+    )
 
 
-def allowed(address: Address, prefixes: Iterable[Address]) -> bool:
+def allowed(address: ReceiverAddress, prefixes: Iterable[ReceiverAddress]) -> bool:
     """Return True if an address is below one of the prefixes."""
     return any(address.is_below(prefix) for prefix in prefixes)
 
 
-def resolved(address: Address, private: bool) -> str | None:
+def resolved(address: ReceiverAddress, private: bool) -> str | None:
     """Return an IP address of the host to connect to; None if one of them is private and `private`
     is not allowed.
 

@@ -15,7 +15,7 @@ from kbcore.config import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.errors import ConfigError, InvalidInput
 from kbcore.plug.webhooks import DeliveryOutcome, DeliveryResult, WebhookMessage
-from kbplugins.webhooks.addresses import Address, address_of, allowed, resolved
+from kbplugins.webhooks.addresses import ReceiverAddress, address_of, allowed, resolved
 from kbplugins.webhooks.transport import DeadlineTransport
 
 MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
@@ -30,7 +30,7 @@ class Sender:
     def __init__(self, config: Config, transport: httpx.BaseTransport | None = None) -> None:
         self._secret = config.webhook_secret
         self._private = config.webhook_private_addresses
-        self._prefixes: list[Address] = []
+        self._prefixes: list[ReceiverAddress] = []
         for url in config.webhook_urls:
             prefix = address_of(url)
             if prefix is None or prefix.target != prefix.path:
@@ -131,7 +131,7 @@ def _key(secret: str) -> bytes | None:
     return key if MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES else None
 
 
-def _host_header(address: Address) -> str:
+def _host_header(address: ReceiverAddress) -> str:
     name = f"[{address.host}]" if ":" in address.host else address.host
     is_usual = address.port == {"http": 80, "https": 443}[address.scheme]
     return name if is_usual else f"{name}:{address.port}"

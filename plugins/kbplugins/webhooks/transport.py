@@ -80,10 +80,10 @@ class _Network(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         left = _left(self._deadline, httpcore.ConnectTimeout)
         stream = self._network.connect_tcp(host, port, left, local_address, socket_options)
-        return _Stream(stream, self._deadline)
+        return _ReceiverStream(stream, self._deadline)
 
 
-class _Stream(httpcore.NetworkStream):
+class _ReceiverStream(httpcore.NetworkStream):
     """A connection whose operations all end at a deadline."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
@@ -113,7 +113,9 @@ class _Stream(httpcore.NetworkStream):
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
         left = _left(self._deadline, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._deadline)
+        return _ReceiverStream(
+            self._stream.start_tls(ssl_context, server_hostname, left), self._deadline
+        )
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)

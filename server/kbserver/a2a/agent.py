@@ -18,8 +18,8 @@ from kbcore.errors import Forbidden, InvalidInput, RateLimited
 from kbcore.state.names import is_name
 from kbplanner.syntax.textform import literal_from_text
 from kbserver.mcp.calls import Call, Toolbox, Who
-from kbserver.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Json, Message
-from kbserver.mcp.tools import Tool
+from kbserver.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Json, RpcFailure, RpcMessage
+from kbserver.mcp.tools import McpTool
 from kbserver.pace import reading
 
 VERSIONS = ("1.0", "0.3")
@@ -164,7 +164,7 @@ class Agent:
         self._toolbox = toolbox
         self._count_part = count_part
 
-    def answer(self, message: Message, version: str | None, who: Who, call: Call) -> Json:
+    def answer(self, message: RpcMessage, version: str | None, who: Who, call: Call) -> Json:
         """Return the result of a request; raises Failure. `version` is the A2A version of the
         client, if sent.
         """
@@ -217,13 +217,16 @@ class Agent:
                 self._count_part(who.tenant, not outcomes)
             except RateLimited as error:
                 raise self._refusal(error, who, outcomes, len(asked)) from error
-            done, outcome = self._toolbox.attempt(tools[name], arguments, who, call)
-            outcomes.append({"op": name, "result" if done else "error": outcome})
+            done, outcome, notes = self._toolbox.noted(tools[name], arguments, who, call)
+            warnings = {"warnings": notes.texts} if notes.texts else {}
+            outcomes.append({"op": name, "result" if done else "error": outcome, **warnings})
             if not done:
                 break
         return outcomes[0] if len(asked) == 1 else {"results": outcomes}
 
-    def _refusal(self, error: RateLimited, who: Who, outcomes: list[Json], parts: int) -> Failure:
+    def _refusal(
+        self, error: RateLimited, who: Who, outcomes: list[Json], parts: int
+    ) -> RpcFailure:
         """Return the error of a message of which a part is over a rate limit.
 
         It has the results of the parts before, because what these stored stays stored.
@@ -244,17 +247,17 @@ class Agent:
 _STRUCT = "type.googleapis.com/google.protobuf.Struct"
 
 
-def failure(code: int, message: str) -> Failure:
+def failure(code: int, message: str) -> RpcFailure:
     """Return an error with its reason in the protocol."""
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": _REASONS[code],
         "domain": "a2a-protocol.org",
     }
-    return Failure(code, message, [info])
+    return RpcFailure(code, message, [info])
 
 
-def _operation(part: Any, path: str, tools: Mapping[str, Tool]) -> tuple[str, Json]:
+def _operation(part: Any, path: str, tools: Mapping[str, McpTool]) -> tuple[str, Json]:
     """Return the name of the tool that a part requests and its arguments; raises Failure."""
     data = part.get("data") if type(part) is dict else None
     text = part.get("text") if type(part) is dict else None

@@ -7,86 +7,106 @@ from collections.abc import Sequence
 import click
 
 from kbcore import __version__
-from kbserver.cli.shared.groups import Entry, LazyGroup
+from kbserver.cli.shared.groups import CommandEntry, LazyGroup
 
-SECTIONS: dict[str, dict[str, Entry]] = {
+SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "Ask and tell": {
-        "ask": Entry("knowledge.goals:ask", "Answer a goal from facts and rules"),
-        "explain": Entry(
+        "ask": CommandEntry("knowledge.goals:ask", "Answer a goal from facts and rules"),
+        "explain": CommandEntry(
             "knowledge.goals:explain", "Show why the answers of a goal hold, or its plan"
         ),
-        "whynot": Entry("knowledge.goals:whynot", "Show why a goal has no answer"),
-        "follow": Entry("server.follow:follow", "Print the answers of a goal as they change"),
-        "goals": Entry(
+        "whynot": CommandEntry("knowledge.goals:whynot", "Show why a goal has no answer"),
+        "follow": CommandEntry(
+            "server.follow:follow", "Print the answers of a goal as they change"
+        ),
+        "goals": CommandEntry(
             "server.subscriptions:goals",
             "Subscribe to goals, whose changes a server keeps or sends to a webhook",
         ),
-        "query": Entry("knowledge.facts:query", "List stored facts, without applying rules"),
-        "predicates": Entry("knowledge.facts:predicates", "List the predicates"),
-        "tell": Entry("knowledge.statements:tell", "Store facts and rules, and print the counts"),
-        "forget": Entry("knowledge.facts:forget", "Retract facts or rules"),
-        "run": Entry("knowledge.statements:run", "Run a file of facts, rules and queries"),
-        "shell": Entry("shell.shell:shell", "Type facts, rules and goals, and see answers at once"),
-        "load": Entry("knowledge.load:load", "Load files of facts and rules"),
-        "dump": Entry("knowledge.dump:dump", "Write all facts and rules to a file"),
+        "query": CommandEntry("knowledge.facts:query", "List stored facts, without applying rules"),
+        "predicates": CommandEntry("knowledge.facts:predicates", "List the predicates"),
+        "tell": CommandEntry(
+            "knowledge.statements:tell", "Store facts and rules, and print the counts"
+        ),
+        "forget": CommandEntry("knowledge.facts:forget", "Retract facts or rules"),
+        "run": CommandEntry("knowledge.statements:run", "Run a file of facts, rules and queries"),
+        "shell": CommandEntry(
+            "shell.shell:shell", "Type facts, rules and goals, and see answers at once"
+        ),
+        "load": CommandEntry("knowledge.load:load", "Load files of facts and rules"),
+        "dump": CommandEntry("knowledge.dump:dump", "Write all facts and rules to a file"),
     },
     "Rules": {
-        "teach": Entry("knowledge.statements:teach", "Store rules and facts, and print the rules"),
-        "rules": Entry("knowledge.facts:rules", "List the rules"),
-        "check": Entry("knowledge.check:check", "Check files of facts, rules and queries"),
-        "fmt": Entry("knowledge.fmt:fmt", "Format files of facts, rules and queries"),
-        "test": Entry("knowledge.test:test", "Run the tests of rule files"),
-        "lsp": Entry("lsp.lsp:lsp", "Serve rule files to an editor"),
+        "teach": CommandEntry(
+            "knowledge.statements:teach", "Store rules and facts, and print the rules"
+        ),
+        "rules": CommandEntry("knowledge.facts:rules", "List the rules"),
+        "check": CommandEntry("knowledge.check:check", "Check files of facts, rules and queries"),
+        "fmt": CommandEntry("knowledge.fmt:fmt", "Format files of facts, rules and queries"),
+        "test": CommandEntry("knowledge.test:test", "Run the tests of rule files"),
+        "lsp": CommandEntry("lsp.lsp:lsp", "Serve rule files to an editor"),
     },
     "Memory": {
-        "context": Entry("agents.context:context", "Select the facts that a prompt should contain"),
-        "memory": Entry(
+        "context": CommandEntry(
+            "agents.context:context", "Select the facts that a prompt should contain"
+        ),
+        "memory": CommandEntry(
             "agents.memory:memory", "Manage memory: episodes, corrections, purges, decay, recall"
         ),
-        "scope": Entry("knowledge.scope:scope", "Fork, compare, merge, delete and list scopes"),
-        "extract": Entry(
+        "scope": CommandEntry(
+            "knowledge.scope:scope", "Fork, compare, merge, delete and list scopes"
+        ),
+        "extract": CommandEntry(
             "agents.language:extract", "Extract facts from a text with the language model"
         ),
-        "synthesize": Entry(
+        "synthesize": CommandEntry(
             "agents.language:synthesize", "Answer a question in words with the language model"
         ),
     },
     "Server": {
-        "serve": Entry("server.serve:serve", "Run the server until it receives SIGTERM or SIGINT"),
-        "status": Entry("server.status:status", "Show if the server is ready, and its contents"),
-        "config": Entry("server.config:config", "Check the settings before a start"),
-        "plugins": Entry("server.plugins:plugins", "List the plugins a server would load"),
-        "admin": Entry(
+        "serve": CommandEntry(
+            "server.serve:serve", "Run the server until it receives SIGTERM or SIGINT"
+        ),
+        "status": CommandEntry(
+            "server.status:status", "Show if the server is ready, and its contents"
+        ),
+        "config": CommandEntry("server.config:config", "Check the settings before a start"),
+        "plugins": CommandEntry("server.plugins:plugins", "List the plugins a server would load"),
+        "admin": CommandEntry(
             "server.admin:admin", "Create, list, empty and delete databases and tenants"
         ),
-        "keys": Entry("server.keys:keys", "Create, list, revoke and rotate API keys"),
-        "events": Entry("server.events:events", "Print committed changes as lines of JSON"),
-        "mcp": Entry("agents.mcp:mcp", "Serve MCP on standard input and output"),
-        "tools": Entry("agents.tools:tools", "Print the definitions of the tools for model APIs"),
-        "cluster": Entry(
+        "keys": CommandEntry("server.keys:keys", "Create, list, revoke and rotate API keys"),
+        "events": CommandEntry("server.events:events", "Print committed changes as lines of JSON"),
+        "mcp": CommandEntry("agents.mcp:mcp", "Serve MCP on standard input and output"),
+        "tools": CommandEntry(
+            "agents.tools:tools", "Print the definitions of the tools for model APIs"
+        ),
+        "cluster": CommandEntry(
             "server.cluster:cluster", "Create a cluster, see its nodes, and move shards"
         ),
-        "promote": Entry("server.promote:promote", "Make a follower the leader"),
+        "promote": CommandEntry("server.promote:promote", "Make a follower the leader"),
     },
     "Beyond memory": {
-        "bulk": Entry("bulk.bulk:bulk", "Run rules over Parquet files that do not fit in memory"),
-        "export": Entry(
+        "bulk": CommandEntry(
+            "bulk.bulk:bulk", "Run rules over Parquet files that do not fit in memory"
+        ),
+        "export": CommandEntry(
             "bulk.tables:export",
             "Write facts as tables, a file for each predicate, that other engines read",
         ),
-        "import": Entry(
+        "import": CommandEntry(
             "bulk.tables:import_",
             "Store the facts of tables: a Parquet or Arrow file, or a folder of them, per predicate",
         ),
     },
     "Storage": {
-        "backup": Entry("storage.rescue:backup", "Write a backup file"),
-        "restore": Entry("storage.rescue:restore", "Create a storage folder from a backup"),
-        "fsck": Entry("storage.rescue:fsck", "Check the files of a storage folder"),
-        "salvage": Entry(
+        "backup": CommandEntry("storage.rescue:backup", "Write a backup file"),
+        "restore": CommandEntry("storage.rescue:restore", "Create a storage folder from a backup"),
+        "fsck": CommandEntry("storage.rescue:fsck", "Check the files of a storage folder"),
+        "salvage": CommandEntry(
             "storage.rescue:salvage", "Copy the undamaged records of a storage folder"
         ),
-        "storage": Entry(
+        "storage": CommandEntry(
             "storage.storage:storage", "Copy a knowledge base to another storage, or check one"
         ),
     },

@@ -14,7 +14,7 @@ from itertools import count, islice
 
 import orjson
 
-from kbcore.events.events import Event, Place, Wanted, events_of
+from kbcore.events.events import ChangeEvent, Place, Wanted, events_of
 from kbcore.events.feed import Committed
 from kbcore.state.changes import PurgeMemory
 
@@ -34,7 +34,7 @@ class Behind(Exception):
 
 @dataclass(slots=True)
 class _Block:
-    events: list[tuple[Event, bytes]]
+    events: list[tuple[ChangeEvent, bytes]]
     texts: dict[Wanted, bytes] = field(default_factory=dict)
 
     def text(self, filter: Wanted) -> bytes:
@@ -49,7 +49,7 @@ class _Block:
         return text
 
 
-class Entry:
+class RingEntry:
     """One change set: its place in the log, its size, and its events as far as they are
     serialised.
     """
@@ -63,7 +63,7 @@ class Entry:
         self.seq, self.at = committed.seq, committed.at
         self.purges = removes_for_good(committed)
         self._committed = committed
-        self._pending: Iterator[Event] | None = events_of(committed)
+        self._pending: Iterator[ChangeEvent] | None = events_of(committed)
         self._blocks: list[_Block] = []
 
     def texts(self, log: str, filter: Wanted, after: int) -> Iterator[bytes]:
@@ -89,7 +89,7 @@ class Entry:
                 self._pending = None
         return self._blocks[number]
 
-    def _written(self, event: Event, log: str) -> bytes:
+    def _written(self, event: ChangeEvent, log: str) -> bytes:
         shape = event.shape(log, self._committed)
         return b"event: %b\nid: %b\ndata: %b\n\n" % (
             event.kind.encode(),
@@ -106,7 +106,7 @@ def removes_for_good(committed: Committed) -> bool:
 
 
 @dataclass(slots=True)
-class Reader:
+class RingReader:
     """Position of a stream: next change set, next block in it, and last event seen of a change set
     read in part.
     """
@@ -127,7 +127,7 @@ class Ring:
         self.log = log
         self.base = self.base_time = 0
         self._max_events, self._max_bytes = max_events, max_bytes
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, RingEntry] = {}
         self._first = self._next = 0
         self._events = self._bytes = 0
         self._mutex = threading.Lock()
@@ -145,7 +145,7 @@ class Ring:
         """Append the next change set."""
         if committed.seq <= self.base:
             return
-        entry = Entry(committed)
+        entry = RingEntry(committed)
         with self._mutex:
             self._entries[self._next] = entry
             self._next += 1
@@ -156,7 +156,7 @@ class Ring:
             ):
                 self._drop()
 
-    def reader_since(self, since: Place | int) -> Reader | None:
+    def reader_since(self, since: Place | int) -> RingReader | None:
         """Return a reader of what came after a position, or since a time in epoch milliseconds.
 
         None if the ring does not hold all of it.
@@ -172,7 +172,7 @@ class Ring:
         """Return True if this many more events, with a size in bytes, fit into the limits."""
         return self._events + events <= self._max_events and self._bytes + size <= self._max_bytes
 
-    def prepend(self, entries: Sequence[Entry], base: int, base_time: int, upto: int) -> None:
+    def prepend(self, entries: Sequence[RingEntry], base: int, base_time: int, upto: int) -> None:
         """Add the change sets between the log positions `base` and `upto`.
 
         `base_time` is a time after which these are all (epoch milliseconds). Nothing changes if the
@@ -205,15 +205,15 @@ class Ring:
         self._bytes -= dropped.bytes
         self.base, self.base_time = max(self.base, dropped.seq), max(self.base_time, dropped.at)
 
-    def newest(self) -> Reader:
+    def newest(self) -> RingReader:
         """Return a reader of future change sets."""
-        return Reader(self._next)
+        return RingReader(self._next)
 
-    def oldest(self) -> Reader:
+    def oldest(self) -> RingReader:
         """Return a reader of everything in the ring."""
-        return Reader(self._first)
+        return RingReader(self._first)
 
-    def after(self, position: Place) -> Reader:
+    def after(self, position: Place) -> RingReader:
         """Return a reader of what came after a position; raises Behind if the ring does not hold
         all of it.
         """
@@ -224,28 +224,28 @@ class Ring:
             for index in range(self._next - 1, self._first - 1, -1):
                 entry = self._entries[index]
                 if entry.seq == position.seq:
-                    return Reader(index, seen=position.number)
+                    return RingReader(index, seen=position.number)
                 if entry.seq < position.seq:
-                    return Reader(index + 1)
-            return Reader(self._first)
+                    return RingReader(index + 1)
+            return RingReader(self._first)
 
-    def since(self, at: int) -> Reader:
+    def since(self, at: int) -> RingReader:
         """Return a reader of the change sets in the ring logged at `at` (epoch milliseconds) or
         later.
         """
         with self._mutex:
             for index in range(self._first, self._next):
                 if self._entries[index].at >= at:
-                    return Reader(index)
-            return Reader(self._next)
+                    return RingReader(index)
+            return RingReader(self._next)
 
-    def place(self, reader: Reader) -> Place:
+    def place(self, reader: RingReader) -> Place:
         """Return the place of a reader, to resume from."""
         with self._mutex:
             before = self._entries.get(reader.entry - 1)
             return Place(self.log, before.seq if before else self.base)
 
-    def read(self, reader: Reader, filter: Wanted) -> bytes:
+    def read(self, reader: RingReader, filter: Wanted) -> bytes:
         """Return the next events that pass the filter, b"" if there are none yet; raises Behind."""
         parts: list[bytes] = []
         size = 0

@@ -30,7 +30,7 @@ from kbcore.events.feed import Committed
 from kbcore.node.runtime import Runtime
 from kbcore.node.shard_layout import shard_of
 from kbserver.events.open_streams import OpenStreams
-from kbserver.events.ring import Behind, Entry, Reader, Ring, removes_for_good
+from kbserver.events.ring import Behind, Ring, RingEntry, RingReader, removes_for_good
 
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_MS = 3000
@@ -83,10 +83,10 @@ class _LoggedChanges:
         self._changes = changes
         self.is_complete = self.is_refused = False
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[RingEntry]:
         try:
             for committed in self._changes:
-                yield Entry(committed)
+                yield RingEntry(committed)
         except (InvalidInput, LogTruncated, BudgetExceeded):  # the stream says what follows
             return
         except RateLimited:
@@ -99,7 +99,7 @@ class Stream:
     """One stream as the body of a response: an iterator of bytes that waits for events."""
 
     def __init__(
-        self, hub: EventHub, of: _Tenant, filter: Wanted, reader: Reader, first: bytes
+        self, hub: EventHub, of: _Tenant, filter: Wanted, reader: RingReader, first: bytes
     ) -> None:
         self.woken = threading.Event()
         self._hub, self._of, self._filter, self._reader = hub, of, filter, reader
@@ -169,7 +169,7 @@ class Stream:
             if log.is_complete:
                 ring.prepend(entries, *_base(since, entries, upto), upto)
                 reading.close()
-            last: Entry | None = None
+            last: RingEntry | None = None
             for last in chain(entries, changes):
                 after = since.number if isinstance(since, Place) and since.seq == last.seq else -1
                 for text in last.texts(ring.log, self._filter, after):
@@ -203,9 +203,9 @@ def _position(position: Place) -> bytes:
     return b": position\nid: %b\n\n" % position.text.encode()
 
 
-def _fitting(ring: Ring, changes: Iterator[Entry]) -> list[Entry]:
+def _fitting(ring: Ring, changes: Iterator[RingEntry]) -> list[RingEntry]:
     """Return the next change sets, up to the first one that does not fit into a ring."""
-    entries = list[Entry]()
+    entries = list[RingEntry]()
     events = size = 0
     for entry in changes:
         entries.append(entry)
@@ -215,7 +215,7 @@ def _fitting(ring: Ring, changes: Iterator[Entry]) -> list[Entry]:
     return entries
 
 
-def _base(since: Place | int, entries: list[Entry], upto: int) -> tuple[int, int]:
+def _base(since: Place | int, entries: list[RingEntry], upto: int) -> tuple[int, int]:
     """Return a log position, and a time in epoch milliseconds, after which change sets are all."""
     if isinstance(since, int):
         return (entries[0].seq - 1 if entries else upto), since - 1
@@ -319,7 +319,7 @@ class EventHub:
                 stream.close()
                 stream.woken.set()
 
-    def lost(self, ring: Ring, reader: Reader, reason: str) -> bytes:
+    def lost(self, ring: Ring, reader: RingReader, reason: str) -> bytes:
         """Return the event that reports missing events."""
         id = ring.place(reader).text
         now = self._runtime.clock.now_ms()

@@ -26,7 +26,7 @@ a proof, and with the signature of a node.
 SECRET_BYTES = 32
 
 
-class Proofs:
+class HopProofs:
     """The proofs of a call and of a forwarded request."""
 
     def __init__(self, secret: bytes) -> None:
@@ -38,7 +38,7 @@ class Proofs:
 class WorkerGate:
     """The gate of a private socket: it accepts only requests with a proof."""
 
-    def __init__(self, proofs: Proofs) -> None:
+    def __init__(self, proofs: HopProofs) -> None:
         self._proofs = proofs
 
     def admit(self, head: Head, address: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput, TooLarge
-from kbcore.strict_json import Place, parse_json
+from kbcore.strict_json import JsonPlace, parse_json
 from kbplanner.pacing import current_yield
 from kbserver.http.body_memory import Bodies
 from kbserver.http.json_pieces import PIECE_BYTES, parse_in_pieces
@@ -113,7 +113,7 @@ def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
     else:
         yield_now = current_yield()
 
-        def parse(text: bytes, piece: Place) -> Any:
+        def parse(text: bytes, piece: JsonPlace) -> Any:
             return parse_json(text, max_depth, piece=piece, yield_now=yield_now)
 
         value = parse_in_pieces(body, max_depth, parse, yield_now)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kbcore.errors import TooLarge
-from kbcore.strict_json import Place, given_twice, too_deep
+from kbcore.strict_json import JsonPlace, given_twice, too_deep
 from kbplanner.pacing import YieldNow, paced
 
 PIECE_BYTES = 1 << 16
@@ -42,7 +42,7 @@ _BACKSLASH, _OBJECT = b"\\}"
 _CLOSING = {ord("["): ord("]"), ord("{"): _OBJECT}
 """The bracket that closes each bracket."""
 
-ParsePiece = Callable[[bytes, Place], Any]
+ParsePiece = Callable[[bytes, JsonPlace], Any]
 """Parses a document; raises InvalidInput with positions in the whole body."""
 
 
@@ -86,7 +86,7 @@ class _Document:
         before = self._prefix(stack)
         after = self._suffix(new_stack)
         text = b"%b%b%b" % (before, self._body[start:end], after)
-        return self._parse(text, Place(self._body, start, len(before), end - start))
+        return self._parse(text, JsonPlace(self._body, start, len(before), end - start))
 
     def _prefix(self, stack: list[int]) -> bytes:
         """Return what opens the containers, with a first member that is left out again."""

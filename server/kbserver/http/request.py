@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kbcore.operations.base import Actor
 from kbcore.state.keys import ADMIN
 from kbserver.http.request_id import identity_headers, request_id
-from kbserver.notices import IgnoredFields
+from kbserver.notices import MAX_NAMES, IgnoredFields, time_header
 from kbserver.rate_headers import Rate, rate_headers
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class Request:
         "rate",
         "runtime",
         "started",
+        "time_warnings",
         "transaction",
         "turn",
     )
@@ -125,6 +126,8 @@ class Request:
         """The notes of `idempotency` about a request that carries out one of its keys."""
 
         self.ignored: IgnoredFields | None = None
+        self.time_warnings: dict[str, None] | None = None
+        """Warnings of instants that look like seconds."""
         self.applied: list[str] = []
         """The preferences that were honoured."""
         self.audited: dict[str, Any] | None = None
@@ -153,6 +156,8 @@ class Request:
             headers += (pair for pair in rate_headers(self.rate).items() if pair[0] not in present)
         if self.ignored is not None:
             headers += self.ignored.headers()
+        if self.time_warnings is not None:
+            headers.append(time_header(self.time_warnings))
         if self.applied:
             headers.append(("Preference-Applied", ", ".join(dict.fromkeys(self.applied))))
         return headers
@@ -172,6 +177,15 @@ def ignore(paths: Iterable[str]) -> None:
     request = CURRENT.get()
     if request is not None:
         request.ignore(paths)
+
+
+def warn_of_time(warning: str) -> None:
+    """Note a warning of an instant, for the current request if there is one."""
+    request = CURRENT.get()
+    if request is not None:
+        warnings = request.time_warnings = request.time_warnings or {}
+        if len(warnings) < MAX_NAMES:
+            warnings[warning] = None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbcore.errors import InvalidInput, KBError
 from kbcore.metrics.catalogue import MCP_CALL_SECONDS
@@ -19,7 +19,7 @@ from kbserver.answers import written
 from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
 from kbserver.http.request import actor_of, part_of_request
-from kbserver.mcp.tools import TRANSACTION, Tool
+from kbserver.mcp.tools import TRANSACTION, McpTool
 from kbserver.schemas.requests import require_present
 from kbserver.security import audit
 from kbserver.security.permissions import demand
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from kbcore.operations.tenant_kb import TenantKB
 
 Fail = Callable[[Exception, str], ErrorAnswer]
-IGNORED_META = "ignoredFields"
-"""The key in `_meta` of a tool result that names the arguments that were ignored."""
+IGNORED_META, TIMES_META = "ignoredFields", "timeWarnings"
+"""The keys in `_meta` of a tool result for arguments that were ignored, and for warnings of
+instants.
+"""
 
 Stop = Callable[[KBError], None]
 
@@ -95,36 +97,64 @@ class Who:
             demand(self.principal.role, self.principal.name, needed)
 
 
+class Notes(NamedTuple):
+    """Arguments of a tool that were ignored, and warnings of instants."""
+
+    ignored: list[str]
+    times: list[str]
+
+    @property
+    def texts(self) -> list[str]:
+        """The notes for the reader of the result."""
+        ignored = [f"Ignored arguments: {', '.join(self.ignored)}"] if self.ignored else []
+        return [*ignored, *(f"Warning: {warning}" for warning in self.times)]
+
+    @property
+    def meta(self) -> dict[str, list[str]]:
+        """The notes for a program, in `_meta` of the result."""
+        notes = {IGNORED_META: self.ignored, TIMES_META: self.times}
+        return {key: values for key, values in notes.items() if values}
+
+
 class Toolbox:
     """The tools of a profile, and the runtime they work on."""
 
-    def __init__(self, runtime: Runtime, tools: dict[str, Tool], fail: Fail) -> None:
+    def __init__(self, runtime: Runtime, tools: dict[str, McpTool], fail: Fail) -> None:
         self.tools = tools
         self.fail = fail
         self._runtime = runtime
 
-    def call(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> dict[str, Any]:
+    def call(
+        self, tool: McpTool, arguments: dict[str, Any], who: Who, call: Call
+    ) -> dict[str, Any]:
         """Do the work of a tool, timed, and show the outcome as the protocol wants it; errors are
         answers too.
         """
         clock = self._runtime.clock
         began = clock.monotonic()
-        with part_of_request(self._runtime) as part:
-            done, transaction_id = self.attempt(tool, arguments, who, call)
+        done, transaction_id, notes = self.noted(tool, arguments, who, call)
         labels = tool.name, "ok" if done else "failed"
         self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)
-        content = [{"type": "text", "text": written(transaction_id).decode()}]
-        result = {
-            "content": content,
+        texts = [written(transaction_id).decode(), *notes.texts]
+        meta = notes.meta
+        return {
+            "content": [{"type": "text", "text": text} for text in texts],
             "isError": not done,
             **({"structuredContent": transaction_id} if done else {}),
+            **({"_meta": meta} if meta else {}),
         }
-        if part.ignored is None or not part.ignored.paths:
-            return result
-        return {**result, "_meta": {IGNORED_META: part.ignored.names()}}
+
+    def noted(
+        self, tool: McpTool, arguments: dict[str, Any], who: Who, call: Call
+    ) -> tuple[bool, dict[str, Any], Notes]:
+        """Do the work of a tool as `attempt` does, and return also what is noted about it."""
+        with part_of_request(self._runtime) as part:
+            done, outcome = self.attempt(tool, arguments, who, call)
+        ignored = [] if part.ignored is None else part.ignored.names()
+        return done, outcome, Notes(ignored, list(part.time_warnings or ()))
 
     def attempt(
-        self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
+        self, tool: McpTool, arguments: dict[str, Any], who: Who, call: Call
     ) -> tuple[bool, dict[str, Any]]:
         """Do the work of a tool: whether it succeeded, and its outcome, or the error as HTTP shows
         it.
@@ -153,7 +183,7 @@ class Toolbox:
         return done, outcome
 
     def _outcome(
-        self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
+        self, tool: McpTool, arguments: dict[str, Any], who: Who, call: Call
     ) -> dict[str, Any]:
         who.demand(tool.needs)
         if tool.writes and not tool.operation.checked_inside:
@@ -171,7 +201,7 @@ class Toolbox:
             )
 
     def _knowledge_base(
-        self, tool: Tool, who: Who, transaction: str | None, call: Call
+        self, tool: McpTool, who: Who, transaction: str | None, call: Call
     ) -> AbstractContextManager[TenantKB]:
         if transaction is None:
             kb = self._runtime.knowledge_base(who.database, who.tenant, call)

@@ -15,18 +15,18 @@ from kbserver.mcp.calls import Call, Fail, Toolbox, Who
 from kbserver.mcp.prompts import PROMPTS
 from kbserver.mcp.resources import listing as resources
 from kbserver.mcp.resources import uris
-from kbserver.mcp.resources.subscriptions import Subscriptions
+from kbserver.mcp.resources.subscriptions import ResourceSubscriptions
 from kbserver.mcp.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    Failure,
     Json,
-    Message,
+    RpcFailure,
+    RpcMessage,
 )
-from kbserver.mcp.sessions import Session, Sessions
-from kbserver.mcp.tools import Tool, all_tools, tools_of
+from kbserver.mcp.sessions import McpSession, McpSessions
+from kbserver.mcp.tools import McpTool, all_tools, tools_of
 from kbserver.mcp.versions import SERVER_KEY, SUPPORTED, negotiated
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ NO_RESOURCE = -32002
 
 
 @dataclass(slots=True)
-class Request:
+class McpRequest:
     """A request with its caller, session and cancellation; `modern`: a version without sessions."""
 
-    message: Message
+    message: RpcMessage
     who: Who
     modern: bool
-    session: Session | None = None
+    session: McpSession | None = None
     call: Call = field(default_factory=Call)
 
     @property
@@ -74,9 +74,9 @@ class Protocol:
         self.toolbox = Toolbox(
             runtime, tools_of(runtime.config.mcp_tools, runtime.model is not None), fail
         )
-        self.subscriptions = Subscriptions(runtime.feed)
-        self.sessions = Sessions(runtime.clock, self.subscriptions)
-        common: dict[str, Callable[[Request], Json]] = {
+        self.subscriptions = ResourceSubscriptions(runtime.feed)
+        self.sessions = McpSessions(runtime.clock, self.subscriptions)
+        common: dict[str, Callable[[McpRequest], Json]] = {
             "tools/list": self._tools_list,
             "tools/call": self._tools_call,
             "resources/list": lambda asked: _listed({"resources": list(resources.LISTED)}),
@@ -97,7 +97,7 @@ class Protocol:
             "resources/unsubscribe": self._unsubscribe,
         }
 
-    def tool(self, message: Message) -> Tool:
+    def tool(self, message: RpcMessage) -> McpTool:
         """Return the tool that a request calls; raises Failure."""
         name = message.text("name")
         name = OLD_NAMES.get(name, name)
@@ -105,18 +105,18 @@ class Protocol:
         if tool is None and name in PUBLISHED:
             tool = all_tools()[name]
         if tool is None:
-            raise Failure(INVALID_PARAMS, f"unknown tool {name[:64]!r}; see tools/list")
+            raise RpcFailure(INVALID_PARAMS, f"unknown tool {name[:64]!r}; see tools/list")
         return tool
 
-    def answer(self, asked: Request) -> Json:
+    def answer(self, asked: McpRequest) -> Json:
         """Return the result of a request; raises Failure."""
         methods = self._modern if asked.modern else self._legacy
         method = methods.get(asked.message.method)
         if method is None:
-            raise Failure(METHOD_NOT_FOUND, f"unknown method {asked.message.method[:64]!r}")
+            raise RpcFailure(METHOD_NOT_FOUND, f"unknown method {asked.message.method[:64]!r}")
         try:
             result = method(asked)
-        except Failure:
+        except RpcFailure:
             raise
         except Exception as error:
             raise self.failure(error, asked.who.number) from error
@@ -126,16 +126,16 @@ class Protocol:
             }
         return complete(result)
 
-    def failure(self, error: Exception, number: str) -> Failure:
+    def failure(self, error: Exception, number: str) -> RpcFailure:
         """Convert an error of the core to a protocol error; `data` is the error object of the HTTP
         interface.
         """
         failed = self._fail(error, number)
         wrong = isinstance(error, KBError) and 400 <= failed.status < 500
         data = {"code": failed.code, "message": failed.message, "details": failed.details}
-        return Failure(INVALID_PARAMS if wrong else INTERNAL_ERROR, failed.message, data)
+        return RpcFailure(INVALID_PARAMS if wrong else INTERNAL_ERROR, failed.message, data)
 
-    def welcome(self, message: Message) -> Json:
+    def welcome(self, message: RpcMessage) -> Json:
         """Return the answer of `initialize`: the negotiated version and the capabilities."""
         version = negotiated(message.params.get("protocolVersion"))
         return {
@@ -149,16 +149,16 @@ class Protocol:
         """Close all sessions and their streams."""
         self.sessions.close_all()
 
-    def _tools_list(self, asked: Request) -> Json:
+    def _tools_list(self, asked: McpRequest) -> Json:
         if asked.message.params.get("cursor") is not None:
-            raise Failure(INVALID_PARAMS, "params.cursor: the list has only one page")
+            raise RpcFailure(INVALID_PARAMS, "params.cursor: the list has only one page")
         return _listed({"tools": [tool.shown for tool in self.toolbox.tools.values()]})
 
-    def _tools_call(self, asked: Request) -> Json:
+    def _tools_call(self, asked: McpRequest) -> Json:
         tool = self.tool(asked.message)
         return self.toolbox.call(tool, asked.message.object("arguments"), asked.who, asked.call)
 
-    def _resources_read(self, asked: Request) -> Json:
+    def _resources_read(self, asked: McpRequest) -> Json:
         uri = asked.message.text("uri")
         address = uris.read_uri(uri)
         try:
@@ -166,18 +166,18 @@ class Protocol:
         except NotFound:
             contents = None
         if contents is None:
-            raise Failure(
+            raise RpcFailure(
                 INVALID_PARAMS if asked.modern else NO_RESOURCE,
                 "the resource does not exist",
                 {"uri": uri},
             )
         return {"contents": [contents], "ttlMs": 0, "cacheScope": "private"}
 
-    def _prompts_get(self, asked: Request) -> Json:
+    def _prompts_get(self, asked: McpRequest) -> Json:
         name, arguments = asked.message.text("name"), asked.message.object("arguments")
         prompt = PROMPTS.get(name)
         if prompt is None:
-            raise Failure(
+            raise RpcFailure(
                 INVALID_PARAMS,
                 f"unknown prompt {name[:64]!r}; see prompts/list",
             )
@@ -186,24 +186,24 @@ class Protocol:
             if value is None and not required:
                 arguments.pop(argument, None)
             elif type(value) is not str or not value:
-                raise Failure(INVALID_PARAMS, f"params.arguments.{argument} must be a text")
+                raise RpcFailure(INVALID_PARAMS, f"params.arguments.{argument} must be a text")
         content = {"type": "text", "text": prompt.text(self._kb(asked), arguments)}
         return {
             "description": prompt.description,
             "messages": [{"role": "user", "content": content}],
         }
 
-    def _subscribe(self, asked: Request) -> Json:
+    def _subscribe(self, asked: McpRequest) -> Json:
         uri = asked.message.text("uri")
         if not self.sessions.follow(_session(asked), uri):
-            raise Failure(NO_RESOURCE, "no resource can have this URI", {"uri": uri})
+            raise RpcFailure(NO_RESOURCE, "no resource can have this URI", {"uri": uri})
         return {}
 
-    def _unsubscribe(self, asked: Request) -> Json:
+    def _unsubscribe(self, asked: McpRequest) -> Json:
         self.sessions.leave(_session(asked), asked.message.text("uri"))
         return {}
 
-    def _kb(self, asked: Request) -> TenantKB:
+    def _kb(self, asked: McpRequest) -> TenantKB:
         return self._runtime.knowledge_base(asked.who.database, asked.who.tenant, asked.call)
 
 
@@ -259,7 +259,7 @@ def complete(result: Json) -> Json:
     }
 
 
-def _discover(asked: Request) -> Json:
+def _discover(asked: McpRequest) -> Json:
     offered: dict[str, Any] = {"supportedVersions": list(SUPPORTED), "capabilities": CAPABILITIES}
     return _listed({**offered, "instructions": INSTRUCTIONS})
 
@@ -268,9 +268,9 @@ def _listed(result: Json) -> Json:
     return {**result, "ttlMs": LIST_TTL_MS, "cacheScope": "public"}
 
 
-def _session(asked: Request) -> Session:
+def _session(asked: McpRequest) -> McpSession:
     if asked.session is None:
-        raise Failure(
+        raise RpcFailure(
             INVALID_REQUEST,
             "this method needs a session: call initialize and send its Mcp-Session-Id",
         )

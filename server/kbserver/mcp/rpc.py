@@ -21,7 +21,7 @@ Id = str | int
 Json = dict[str, Any]
 
 
-class Failure(Exception):
+class RpcFailure(Exception):
     """A request that is answered with an error; `status` overrides the HTTP status of the code,
     `headers` are further ones of the response.
     """
@@ -46,7 +46,7 @@ class Failure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class RpcMessage:
     """A request, or a notification if `id` is None; `reply` marks an answer to a request of the
     server.
     """
@@ -66,7 +66,7 @@ class Message:
         """Return a parameter that must be a non-empty string; raises Failure."""
         value = self.params.get(name)
         if type(value) is not str or not value:
-            raise Failure(INVALID_PARAMS, f"params.{name} must be a string")
+            raise RpcFailure(INVALID_PARAMS, f"params.{name} must be a string")
         return value
 
     def object(self, name: str) -> dict[str, Any]:
@@ -75,11 +75,11 @@ class Message:
         if value is None:
             return {}
         if type(value) is not dict:
-            raise Failure(INVALID_PARAMS, f"params.{name} must be an object")
+            raise RpcFailure(INVALID_PARAMS, f"params.{name} must be an object")
         return value
 
 
-def read_message(body: bytes, max_depth: int) -> Message:
+def read_message(body: bytes, max_depth: int) -> RpcMessage:
     """Parse the message in a body; raises Failure, also for batches."""
     try:
         with reading({}):
@@ -87,22 +87,22 @@ def read_message(body: bytes, max_depth: int) -> Message:
     except InvalidInput as error:
         code = PARSE_ERROR if isinstance(error, NotJson) else INVALID_REQUEST
         hint = "; batches are not supported" if body.lstrip()[:1] == b"[" else ""
-        raise Failure(code, error.message + hint) from error
+        raise RpcFailure(code, error.message + hint) from error
     if not body:
-        raise Failure(PARSE_ERROR, "the body is empty")
+        raise RpcFailure(PARSE_ERROR, "the body is empty")
     id = fields.get("id")
     if "id" in fields and type(id) not in (str, int):
-        raise Failure(INVALID_REQUEST, "id must be a string or an integer")
+        raise RpcFailure(INVALID_REQUEST, "id must be a string or an integer")
     if fields.get("jsonrpc") != "2.0":
-        raise Failure(INVALID_REQUEST, 'jsonrpc must be "2.0"', id=id)
+        raise RpcFailure(INVALID_REQUEST, 'jsonrpc must be "2.0"', id=id)
     method, params = fields.get("method"), fields.get("params")
     if method is None and id is not None and ("result" in fields or "error" in fields):
-        return Message("", {}, id, reply=True)
+        return RpcMessage("", {}, id, reply=True)
     if type(method) is not str or not method:
-        raise Failure(INVALID_REQUEST, "method must be a string", id=id)
+        raise RpcFailure(INVALID_REQUEST, "method must be a string", id=id)
     if params is not None and type(params) is not dict:
-        raise Failure(INVALID_PARAMS, "params must be an object", id=id)
-    return Message(method, params or {}, id)
+        raise RpcFailure(INVALID_PARAMS, "params must be an object", id=id)
+    return RpcMessage(method, params or {}, id)
 
 
 def result(id: Id | None, value: Any) -> Json:
@@ -110,7 +110,7 @@ def result(id: Id | None, value: Any) -> Json:
     return {"jsonrpc": "2.0", "id": id, "result": value}
 
 
-def error(id: Id | None, failure: Failure) -> Json:
+def error(id: Id | None, failure: RpcFailure) -> Json:
     """Return the JSON-RPC error of a request; the id is null if it could not be read."""
     body: Json = {"code": failure.code, "message": failure.message}
     if failure.data is not None:

@@ -15,8 +15,8 @@ from kbcore.clock import Clock
 from kbcore.errors import CallerLeft, RateLimited
 from kbserver.mcp.calls import Call
 from kbserver.mcp.outbox import Outbox
-from kbserver.mcp.resources.subscriptions import MAX_FOLLOWED, Subscriptions, Whose
-from kbserver.mcp.rpc import INVALID_REQUEST, Failure, Id, Json, notification
+from kbserver.mcp.resources.subscriptions import MAX_FOLLOWED, ResourceSubscriptions, Whose
+from kbserver.mcp.rpc import INVALID_REQUEST, Id, Json, RpcFailure, notification
 
 IDLE_SECONDS = 3600.0
 """Idle time after which a session without a stream may be dropped."""
@@ -35,7 +35,7 @@ def updated(uri: str) -> Json:
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class McpSession:
     """Session of one client and tenant; `used` is the last use, in seconds of the monotonic
     clock.
     """
@@ -53,7 +53,7 @@ class Session:
         Raises Failure if the id is in use, and RateLimited if there are too many.
         """
         if id in self.calls:
-            raise Failure(INVALID_REQUEST, "a request with this id is active")
+            raise RpcFailure(INVALID_REQUEST, "a request with this id is active")
         if len(self.calls) >= MAX_CALLS:
             limit = {"limit": "calls", "value": MAX_CALLS}
             raise RateLimited(f"this session has {MAX_CALLS} active requests", 1.0, limit)
@@ -70,22 +70,22 @@ class Session:
             call.stop(CallerLeft())
 
 
-class Sessions:
+class McpSessions:
     """The open sessions; thread-safe."""
 
-    def __init__(self, clock: Clock, subscriptions: Subscriptions) -> None:
+    def __init__(self, clock: Clock, subscriptions: ResourceSubscriptions) -> None:
         self._clock = clock
         self._subscriptions = subscriptions
         self._mutex = threading.Lock()
-        self._known: OrderedDict[str, Session] = OrderedDict()
+        self._known: OrderedDict[str, McpSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def open(self, whose: Whose) -> Session:
+    def open(self, whose: Whose) -> McpSession:
         """Open a session; raises RateLimited if the tenant has too many, all with streams."""
         now = self._clock.monotonic()
-        session = Session(secrets.token_urlsafe(24), whose, now)
+        session = McpSession(secrets.token_urlsafe(24), whose, now)
         with self._mutex:
             idle = [
                 each for each in self._known.values() if not each.outbox.is_read and not each.calls
@@ -105,7 +105,7 @@ class Sessions:
             self._release(each)
         return session
 
-    def find(self, id: str, whose: Whose) -> Session | None:
+    def find(self, id: str, whose: Whose) -> McpSession | None:
         """Return the session with this id if it belongs to the tenant, and mark it as used."""
         with self._mutex:
             session = self._known.get(id)
@@ -115,7 +115,7 @@ class Sessions:
             self._known.move_to_end(id)
             return session
 
-    def close(self, session: Session) -> None:
+    def close(self, session: McpSession) -> None:
         """End a session with its stream, requests and subscriptions."""
         with self._mutex:
             self._known.pop(session.id, None)
@@ -126,7 +126,7 @@ class Sessions:
         for session in list(self._known.values()):
             self.close(session)
 
-    def follow(self, session: Session, uri: str) -> bool:
+    def follow(self, session: McpSession, uri: str) -> bool:
         """Subscribe a session to a resource. Returns False if the URI cannot name a resource."""
         if len(session.followed) >= MAX_FOLLOWED and uri not in session.followed:
             limit = {"limit": "resources", "value": MAX_FOLLOWED}
@@ -136,12 +136,12 @@ class Sessions:
             session.followed.add(uri)
         return known
 
-    def leave(self, session: Session, uri: str) -> None:
+    def leave(self, session: McpSession, uri: str) -> None:
         """Unsubscribe a session from a resource."""
         session.followed.discard(uri)
         self._subscriptions.leave(session.whose, uri, session.outbox)
 
-    def _release(self, session: Session) -> None:
+    def _release(self, session: McpSession) -> None:
         for uri in list(session.followed):
             self.leave(session, uri)
         for call in list(session.calls.values()):

@@ -15,7 +15,7 @@ from kbcore.errors import CallerLeft, RateLimited
 from kbserver.mcp.calls import Call
 from kbserver.mcp.outbox import Outbox, frame
 from kbserver.mcp.protocol import complete
-from kbserver.mcp.resources.subscriptions import Subscriptions, Whose
+from kbserver.mcp.resources.subscriptions import ResourceSubscriptions, Whose
 from kbserver.mcp.rpc import Id, Json, notification, result
 from kbserver.mcp.sessions import updated
 from kbserver.mcp.versions import SUBSCRIPTION_KEY
@@ -61,7 +61,7 @@ class Streams:
                     {"limit": "streams", "value": MAX_STREAMS},
                 )
             self._open[whose] = self._open.get(whose, 0) + 1
-        return _Counted(frames, lambda: self._closed(whose, then))
+        return _CountedStream(frames, lambda: self._closed(whose, then))
 
     def _closed(self, whose: Whose, then: Callable[[], None] | None) -> None:
         with self._mutex:
@@ -72,7 +72,7 @@ class Streams:
             then()
 
 
-class _Counted:
+class _CountedStream:
     """Frames with a function that is called once when they are closed.
 
     Unlike the `finally` of a generator, it is also called if no frame was read.
@@ -150,7 +150,7 @@ class Listening:
     request.
     """
 
-    def __init__(self, subscriptions: Subscriptions, whose: Whose, id: Id | None) -> None:
+    def __init__(self, subscriptions: ResourceSubscriptions, whose: Whose, id: Id | None) -> None:
         self._subscriptions = subscriptions
         self._whose = whose
         self._followed: list[str] = []

@@ -30,7 +30,7 @@ LARGE = 1 << 40
 
 
 @dataclass(frozen=True)
-class Tool:
+class McpTool:
     """The tool of an operation; see `kbserver.operations.Tool` for what is declared."""
 
     operation: Operation
@@ -136,13 +136,13 @@ class Tool:
 
 
 @lru_cache(maxsize=1)
-def all_tools() -> Mapping[str, Tool]:
+def all_tools() -> Mapping[str, McpTool]:
     """Return every tool by its name, in the order of names."""
-    tools = [Tool(each, declared) for each in operations() for declared in each.tools]
+    tools = [McpTool(each, declared) for each in operations() for declared in each.tools]
     return {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
 
 
-def tools_of(profile: str, model: bool = False) -> dict[str, Tool]:
+def tools_of(profile: str, model: bool = False) -> dict[str, McpTool]:
     """Return the tools of a profile, `default` or `all`; some only if there is a language model."""
     return {
         name: tool

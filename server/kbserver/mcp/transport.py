@@ -18,10 +18,10 @@ from kbserver.answers import JSON, written
 from kbserver.http.json_body import text_limit
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Fail, Who
-from kbserver.mcp.protocol import Protocol, Request
+from kbserver.mcp.protocol import McpRequest, Protocol
 from kbserver.mcp.resources.subscriptions import MAX_FOLLOWED
-from kbserver.mcp.rpc import Failure, Json, Message
-from kbserver.mcp.sessions import Session
+from kbserver.mcp.rpc import Json, RpcFailure, RpcMessage
+from kbserver.mcp.sessions import McpSession
 from kbserver.mcp.streams import (
     EVENTS,
     PROGRESS_SECONDS,
@@ -86,7 +86,7 @@ class Transport:
                 self._handle_notification(message, self._session(environ, who))
                 return Response(status=202)
             return self._answered(message, environ, who, call)
-        except Failure as failure:
+        except RpcFailure as failure:
             status = failure.status or (_STATUS.get(failure.code, 200) if by_code else 200)
             return _as_json(rpc.error(id, failure), status)
 
@@ -110,9 +110,9 @@ class Transport:
         self.protocol.sessions.close_all()
 
     def _answered(
-        self, message: Message, environ: Mapping[str, Any], who: Who, call: Call
+        self, message: RpcMessage, environ: Mapping[str, Any], who: Who, call: Call
     ) -> Response:
-        asked = Request(message, who, is_modern(message, environ), call=call)
+        asked = McpRequest(message, who, is_modern(message, environ), call=call)
         if asked.modern:
             check_modern(message, environ)
             return (
@@ -131,7 +131,7 @@ class Transport:
         asked.session = self._session(environ, who)
         return self._reply(asked, environ)
 
-    def _reply(self, asked: Request, environ: Mapping[str, Any]) -> Response:
+    def _reply(self, asked: McpRequest, environ: Mapping[str, Any]) -> Response:
         token = asked.message.meta.get("progressToken")
         if (
             type(token) not in (str, int)
@@ -140,7 +140,7 @@ class Transport:
         ):
             try:
                 answer = rpc.result(asked.message.id, self._run(asked))
-            except Failure:
+            except RpcFailure:
                 if not asked.is_cancelled:
                     raise
             return _unanswered(environ) if asked.is_cancelled else _as_json(answer)
@@ -150,7 +150,7 @@ class Transport:
             return _unanswered(environ) if asked.is_cancelled else _as_json(work.answer)
         return events(self._counted(asked, progress_frames(work, asked.call, token)))
 
-    def _run(self, asked: Request) -> Json:
+    def _run(self, asked: McpRequest) -> Json:
         """Answer a request that can be cancelled while it runs."""
         id, session = asked.message.id, asked.session
         if session is None or id is None:
@@ -164,30 +164,30 @@ class Transport:
         finally:
             session.end(id)
 
-    def _outcome(self, asked: Request) -> Json:
+    def _outcome(self, asked: McpRequest) -> Json:
         """Return the message that answers a request."""
         try:
             return rpc.result(asked.message.id, self._run(asked))
-        except Failure as failure:
+        except RpcFailure as failure:
             return rpc.error(asked.message.id, failure)
 
-    def _listen(self, asked: Request, environ: Mapping[str, Any]) -> Response:
+    def _listen(self, asked: McpRequest, environ: Mapping[str, Any]) -> Response:
         """Stream changes of resources."""
         notifications = asked.message.params.get("notifications")
         if type(notifications) is not dict:
-            raise Failure(rpc.INVALID_PARAMS, "params.notifications must be an object")
+            raise RpcFailure(rpc.INVALID_PARAMS, "params.notifications must be an object")
         uris = notifications.get("resourceSubscriptions") or []
         if type(uris) is not list or not all(type(uri) is str for uri in uris):
-            raise Failure(
+            raise RpcFailure(
                 rpc.INVALID_PARAMS,
                 "params.notifications.resourceSubscriptions must be an array of texts",
             )
         if len(uris) > MAX_FOLLOWED:
-            raise Failure(
+            raise RpcFailure(
                 rpc.INVALID_PARAMS, f"a stream can follow at most {MAX_FOLLOWED} resources"
             )
         if not _takes_events(environ):
-            raise Failure(
+            raise RpcFailure(
                 rpc.INVALID_REQUEST,
                 "the response is a stream: the header Accept must allow text/event-stream",
                 status=406,
@@ -207,13 +207,13 @@ class Transport:
             with self._mutex:
                 self._listening.discard(stream)
 
-    def _counted(self, asked: Request, frames: Iterator[bytes]) -> Iterator[bytes]:
+    def _counted(self, asked: McpRequest, frames: Iterator[bytes]) -> Iterator[bytes]:
         try:
             return self.streams.counted((asked.who.database, asked.who.tenant), frames)
         except RateLimited as error:
             raise self.protocol.failure(error, asked.who.number) from error
 
-    def _named(self, environ: Mapping[str, Any], who: Who) -> Session:
+    def _named(self, environ: Mapping[str, Any], who: Who) -> McpSession:
         session = self._session(environ, who)
         if session is None:
             raise InvalidInput(
@@ -222,21 +222,21 @@ class Transport:
             )
         return session
 
-    def _session(self, environ: Mapping[str, Any], who: Who) -> Session | None:
+    def _session(self, environ: Mapping[str, Any], who: Who) -> McpSession | None:
         """Return the session a request names, or None; raises Failure if it does not exist."""
         id = environ.get(_SESSION)
         return None if id is None else self._known(id, who)
 
-    def _known(self, id: str, who: Who) -> Session:
+    def _known(self, id: str, who: Who) -> McpSession:
         session = self.protocol.sessions.find(id, (who.database, who.tenant))
         if session is None:
-            raise Failure(
+            raise RpcFailure(
                 rpc.INVALID_REQUEST, "no such session; call initialize for a new one", status=404
             )
         return session
 
     @staticmethod
-    def _handle_notification(message: Message, session: Session | None) -> None:
+    def _handle_notification(message: RpcMessage, session: McpSession | None) -> None:
         if session is not None and message.method == "notifications/cancelled":
             session.cancel(message.params.get("requestId"))
 
@@ -276,11 +276,11 @@ class Transport:
         elif message.method == "initialize":
             session.outbox.put(rpc.result(message.id, self.protocol.welcome(message)))
         else:
-            asked = Request(message, who, modern=False, session=session)
+            asked = McpRequest(message, who, modern=False, session=session)
             BackgroundCall(self._app, lambda: self._send_answer(asked, session))
         return Response(status=202)
 
-    def _send_answer(self, asked: Request, session: Session) -> Json:
+    def _send_answer(self, asked: McpRequest, session: McpSession) -> Json:
         """Send progress, if wanted, and the answer of a request on the stream of its session."""
         token = asked.message.meta.get("progressToken")
         work, began = BackgroundCall(self._app, lambda: self._outcome(asked)), time.monotonic()

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kbserver.mcp.rpc import INVALID_PARAMS, Failure, Message
+from kbserver.mcp.rpc import INVALID_PARAMS, RpcFailure, RpcMessage
 
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Versions with sessions, newest first."""
@@ -41,34 +41,34 @@ NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=")
 
 
-def is_modern(message: Message, environ: Mapping[str, Any]) -> bool:
+def is_modern(message: RpcMessage, environ: Mapping[str, Any]) -> bool:
     """Return True if the body or headers of a request name a protocol version without sessions."""
     return VERSION_KEY in message.meta or environ.get(VERSION_HEADER) in MODERN
 
 
-def check_modern(message: Message, environ: Mapping[str, Any]) -> None:
+def check_modern(message: RpcMessage, environ: Mapping[str, Any]) -> None:
     """Raise Failure if a request without sessions lacks metadata, or its headers differ from its
     body.
     """
     meta = message.meta
     missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
     if missing:
-        raise Failure(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}")
+        raise RpcFailure(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}")
     version = meta[VERSION_KEY]
     if type(version) is not str:
-        raise Failure(INVALID_PARAMS, f"params._meta[{VERSION_KEY!r}] must be a text")
+        raise RpcFailure(INVALID_PARAMS, f"params._meta[{VERSION_KEY!r}] must be a text")
     if type(meta[CAPABILITIES_KEY]) is not dict:
-        raise Failure(INVALID_PARAMS, f"params._meta[{CAPABILITIES_KEY!r}] must be an object")
+        raise RpcFailure(INVALID_PARAMS, f"params._meta[{CAPABILITIES_KEY!r}] must be an object")
     if environ.get(VERSION_HEADER) != version:
-        raise Failure(
+        raise RpcFailure(
             HEADER_MISMATCH, f"header MCP-Protocol-Version must be {version}, as the body has it"
         )
     if environ.get(METHOD_HEADER) != message.method:
-        raise Failure(HEADER_MISMATCH, "header Mcp-Method must be the method of the body")
+        raise RpcFailure(HEADER_MISMATCH, "header Mcp-Method must be the method of the body")
     name = NAMED.get(message.method)
     name_in_body = None if name is None else message.params.get(name)
     if name_in_body is not None and decoded(environ.get(NAME_HEADER)) != name_in_body:
-        raise Failure(HEADER_MISMATCH, f"header Mcp-Name must be params.{name} of the body")
+        raise RpcFailure(HEADER_MISMATCH, f"header Mcp-Name must be params.{name} of the body")
     check_version(version, MODERN)
 
 
@@ -76,7 +76,7 @@ def check_version(version: str | None, known: tuple[str, ...] = SUPPORTED) -> No
     """Raise Failure, with the supported versions, for an unsupported version."""
     if version is not None and version not in known:
         data = {"supported": list(SUPPORTED), "requested": version}
-        raise Failure(
+        raise RpcFailure(
             UNSUPPORTED_VERSION,
             f"protocol version {version[:40]} is not supported",
             data,

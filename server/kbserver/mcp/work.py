@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 
-from kbcore.branching.fork import ForkOutcome
 from kbcore.errors import InvalidInput
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
@@ -43,6 +42,7 @@ from kbserver.schemas.reason import (
 )
 from kbserver.schemas.requests import OfAnyInstant, seen
 from kbserver.schemas.scopes import ScopeDiffBody, ScopeForkBody, diff_counts
+from kbtypes.results import ForkOutcome
 
 DEFAULT_ANSWERS = 100
 """Default limit on the answers of a tool."""
@@ -103,7 +103,7 @@ class ToolStored(Answer):
     timestamp = Time()
 
 
-class Taught(Answer):
+class TaughtTexts(Answer):
     """The stored rules."""
 
     rules = Many(Text(), of=lambda outcome: [rule.text for rule in outcome.rules])

@@ -11,13 +11,13 @@ from typing import Any
 
 from kbcore.state.names import NAME_PATTERN, NAME_RULE
 from kbserver.answers import JSON
-from kbserver.errors import STATUS
 from kbserver.http.compress import compressible
 from kbserver.idempotency import HEADER, REPLAYED
-from kbserver.notices import IGNORED_HEADER, MAX_NAMES
-from kbserver.operations import TEXT, Operation, Reply
+from kbserver.notices import IGNORED_HEADER, MAX_NAMES, TIMES_HEADER
+from kbserver.operations import TEXT, Operation, OperationReply
 from kbserver.schemas.fields import Json
 from kbserver.security.permissions import PUBLIC
+from kbtypes.errors import STATUS
 
 ERROR_STATUSES: dict[int, tuple[str, ...]] = {
     status: tuple(code for code in STATUS if STATUS[code] == status)
@@ -106,6 +106,11 @@ HEADERS: dict[str, dict[str, Any]] = {
         "schema": TEXT,
         "description": "Of a request with fields that are not known and were ignored: their paths, percent-encoded, "
         f"joined by commas; `...` after {MAX_NAMES}. With `Prefer: handling=strict` such a request is refused.",
+    },
+    TIMES_HEADER: {
+        "schema": TEXT,
+        "description": "Of a request with instants that look like seconds, where milliseconds are meant: warnings, "
+        "percent-encoded, joined by `; `.",
     },
     "Content-Encoding": {
         "schema": {**TEXT, "enum": ["gzip"]},
@@ -236,7 +241,7 @@ def statuses(declared: Operation) -> list[int]:
 def responses(declared: Operation, example: Mapping[str, Any]) -> Json:
     """Return the responses of an operation by status."""
     more: list[str] = [REPLAYED] if declared.takes_key else []
-    more += [IGNORED_HEADER] if declared.body is not None else []
+    more += [IGNORED_HEADER, TIMES_HEADER] if declared.body is not None else []
     more += ["ETag", "Cache-Control", "Vary"] if declared.tagged else []
     more += ["Link"] if declared.paged else []
     applied = _APPLIED if declared.prefer else {}
@@ -266,7 +271,7 @@ def error(status: int, example: Mapping[str, Any] | None) -> Json:
 
 
 def _response(
-    reply: Reply, more: list[str], applied: Mapping[str, Json], example: Mapping[str, Any]
+    reply: OperationReply, more: list[str], applied: Mapping[str, Json], example: Mapping[str, Any]
 ) -> Json:
     happened = example.get("answers", {}).get(str(reply.status), {})
     content = {

@@ -19,7 +19,7 @@ import httpx
 
 from kbcore.config.settings import Config
 from kbcore.errors import BadShipment, ConfigError, Diverged, LogTruncated
-from kbcore.replication.leader import Cursor, Shipment
+from kbcore.replication.leader import LogCursor, Shipment
 
 LOG, SNAPSHOT = "/replication/log", "/replication/snapshot"
 
@@ -70,7 +70,7 @@ class HTTPLogSource:
             transport=transport,
         )
 
-    def read(self, cursor: Cursor, wait_ms: int, max_bytes: int) -> Shipment:
+    def read(self, cursor: LogCursor, wait_ms: int, max_bytes: int) -> Shipment:
         """Return the records after a cursor; raises BadShipment, Diverged, LogTruncated."""
         query: dict[str, Any] = {
             "follower": self._name,

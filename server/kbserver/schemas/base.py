@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar, cast
+from types import NoneType
+from typing import Any, ClassVar, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
@@ -17,7 +19,8 @@ from kbserver.answers import Objects, present_members
 from kbserver.errors import invalid
 from kbserver.http.request import ignore
 from kbserver.pace import begin_reading
-from kbserver.schemas.fields import ByName, Json, Many, Value
+from kbserver.schemas.fields import ByName, Count, Flag, Json, Many, Number, Text, Time, Value
+from kbtypes.records import ABOUT, IS_TIME, camel_case, key_of
 
 S = TypeVar("S", bound=Schema)
 _ValueOf = Callable[[Any], Any]
@@ -36,11 +39,6 @@ written.
 """
 
 
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
 class CamelCased(Schema):
     """An object whose keys in JSON are the names of its fields in camel case."""
 
@@ -51,7 +49,7 @@ class CamelCased(Schema):
 
     def on_bind_field(self, field_name: str, field_obj: Field[Any]) -> None:
         """Name the key of a field."""
-        field_obj.data_key = field_obj.data_key or _camel_case(field_name)
+        field_obj.data_key = field_obj.data_key or camel_case(field_name)
 
 
 class Part(CamelCased):
@@ -250,6 +248,37 @@ class Answer(JsonObject):
             elif write is not None:
                 members[key] = write(value)
         return members
+
+
+def answer_of(record: type[Any], name: str, **instead: Field[Any] | None) -> type[Answer]:
+    """Return the answer that a record describes, with the name of a component of the document.
+
+    `instead` has the fields that say more than the type of a member, and None for members that an
+    answer does not have.
+    """
+    members: dict[str, Any] = {}
+    types = get_type_hints(record)
+    for each in dataclasses.fields(record):
+        field = instead[each.name] if each.name in instead else _field_of(each, types[each.name])
+        if field is not None:
+            field.data_key = key_of(each)
+            members[each.name] = field
+    return type(name, (Answer,), {"__doc__": record.__doc__, **members})
+
+
+_FIELDS: Mapping[type, type[Value]] = {bool: Flag, int: Count, float: Number, str: Text}
+
+
+def _field_of(member: dataclasses.Field[Any], type_: Any) -> Field[Any]:
+    """Return the field for a member of a record."""
+    may_be_null, args = NoneType in get_args(type_), get_args(type_)
+    kind = args[0] if may_be_null else type_
+    about = member.metadata.get(ABOUT)
+    if get_origin(kind) is tuple:
+        return Many(_FIELDS[args[0]](), about)
+    if member.metadata.get(IS_TIME):
+        return Time(about, allow_none=may_be_null)
+    return _FIELDS[kind](about, allow_none=may_be_null)
 
 
 class LeanAnswer(Answer):

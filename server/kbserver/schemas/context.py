@@ -16,13 +16,11 @@ from kbcore.context.request import (
     FORMATS,
     MAX_GOALS,
     STRUCTURED,
-    Bucket,
     Goal,
     WindowRequest,
     goal_from_text,
 )
 from kbcore.context.text.render import render_changes
-from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
@@ -30,7 +28,7 @@ from kbplanner.pacing import current_yield, paced
 from kbplanner.syntax.jsonform import goal_from_json
 from kbserver.http.request_context import runtime
 from kbserver.schemas.atoms import predicates_given
-from kbserver.schemas.base import Answer, Body, LeanAnswer, Part
+from kbserver.schemas.base import Body, LeanAnswer, Part, answer_of
 from kbserver.schemas.facts import QuotationShown
 from kbserver.schemas.fields import (
     ByName,
@@ -53,6 +51,8 @@ from kbserver.schemas.fields import (
 )
 from kbserver.schemas.requests import Budgeted, Historic, request_limits
 from kbserver.schemas.rules import AsText, BodyAtom
+from kbtypes import windows
+from kbtypes.windows import Bucket, Window
 
 TEXT = "text"
 """The format of an answer that is only the text for a prompt."""
@@ -198,11 +198,7 @@ _BUDGET = frozenset(Budgeted().fields)
 _Salience = partial(Number, "0 to 1, and above for facts that goals depend on.")
 
 
-class Provenance(Answer):
-    """The rule and the premises that a fact was derived from."""
-
-    rule = Text()
-    premises = Many(Text())
+Provenance = answer_of(windows.Provenance, "Provenance", tests=None)
 
 
 class Entry(LeanAnswer):
@@ -235,22 +231,8 @@ class SourceShown(QuotationShown):
     number = Count()
 
 
-class ContradictionShown(Answer):
-    """An atom whose opposite is stored or derivable too."""
-
-    predicate = Text()
-    args = Many(Text())
-    positive_salience = _Salience()
-    negative_salience = _Salience()
-
-
-class BucketShown(Answer):
-    """The entries of one bucket."""
-
-    facts_included = Count()
-    max_allocation = Count()
-    min_salience = _Salience()
-    max_salience = _Salience()
+ContradictionShown = answer_of(windows.Contradiction, "ContradictionShown")
+BucketShown = answer_of(windows.BucketStats, "BucketShown")
 
 
 @dataclass(frozen=True, slots=True)

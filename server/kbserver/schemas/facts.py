@@ -16,7 +16,7 @@ from kbcore.search.neighbours import (
     NeighbourOptions,
 )
 from kbcore.state.episodes.evidence import MAX_EVIDENCE, Evidence
-from kbcore.state.facts import Fact, FactRows, RetractOutcome
+from kbcore.state.facts import Fact, FactRows
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.pacing import current_yield, let_go, paced
 from kbplanner.syntax.diagnostics import counted
@@ -36,6 +36,7 @@ from kbserver.schemas.fields import (
     Anything,
     Choice,
     Count,
+    Duration,
     Elements,
     Flag,
     Fraction,
@@ -44,7 +45,6 @@ from kbserver.schemas.fields import (
     ListOfForms,
     Many,
     Metadata,
-    Milliseconds,
     Name,
     Object,
     PatternArguments,
@@ -58,6 +58,7 @@ from kbserver.schemas.fields import (
     WriteScope,
 )
 from kbserver.schemas.requests import Budgeted, Historic, request_limits
+from kbtypes.results import RetractOutcome
 
 _ERRORS_SHOWN = 20
 
@@ -114,7 +115,7 @@ class FactBody(AtomBody):
     """A fact."""
 
     scope = WriteScope()
-    ttl = Milliseconds()
+    ttl = Duration()
     valid_from = Instant()
     valid_until = Instant()
     confidence = Fraction()

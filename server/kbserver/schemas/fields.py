@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 from marshmallow import Schema, ValidationError, fields
 
+from kbcore.language.messages import MEMBERS
+from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
 from kbcore.state.intervals import RESERVED_KEYS
 from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
-from kbcore.timestamps import LAST_INSTANT, instant
+from kbcore.timestamps import LAST_INSTANT, duration, instant, seconds_warning
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_METADATA_BYTES
 from kbplanner.pacing import current_yield, paced
+from kbserver.http.request import warn_of_time
 
 if TYPE_CHECKING:
     BaseField = fields.Field[Any]
@@ -243,25 +246,114 @@ class Instant(Value):
     schema: ClassVar[Json] = {
         "anyOf": [
             {"type": "integer", "minimum": -LAST_INSTANT, "maximum": LAST_INSTANT},
-            {"type": "string", "format": "date-time"},
+            {"type": "string"},
         ],
-        "description": "Epoch milliseconds, or ISO 8601 with an offset.",
+        "description": "Epoch milliseconds, or an ISO 8601 time or date, in UTC if it has no offset.",
     }
 
     def read(self, value: Any) -> int:
-        """Return the epoch milliseconds."""
+        """Return the epoch milliseconds; note a number that looks like seconds."""
+        if (warning := seconds_warning(value)) is not None:
+            warn_of_time(warning)
         return instant(value)
 
 
-class Milliseconds(Whole):
-    """A positive number of milliseconds."""
+class Duration(Value):
+    """A duration in a body, read as milliseconds, between two bounds."""
 
-    def __init__(self, description: str | None = None, **more: Any) -> None:
-        super().__init__(1, description=description, **more)
+    schema: ClassVar[Json] = {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "description": "Milliseconds, or a text such as `30d` or `12h`.",
+    }
+
+    def __init__(
+        self, low: int = 1, high: int = LAST_INSTANT, description: str | None = None
+    ) -> None:
+        whole = {"type": "integer", "minimum": low, "maximum": high}
+        super().__init__(description, schema={"anyOf": [whole, {"type": "string"}]})
+        self._low, self._high = low, high
+
+    def read(self, value: Any) -> int:
+        """Return the milliseconds."""
+        milliseconds = duration(value)
+        if not self._low <= milliseconds <= self._high:
+            raise ValueError(f"must be from {self._low} to {self._high} milliseconds")
+        return milliseconds
 
 
 NAME: Json = {"type": "string", "pattern": f"^{NAME_PATTERN}$", "not": {"enum": [".", ".."]}}
 """The JSON Schema of the name of a database, tenant, scope or session."""
+
+
+class Messages(Value):
+    """Messages of a conversation, each a text or a chat message; `messages_of` checks them."""
+
+    schema: ClassVar[Json] = {
+        "type": "array",
+        "items": {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "description": "The speaker is `name`, else the user for the role `user`, "
+                    "else `assistant`.",
+                    "properties": {
+                        "role": {"type": "string"},
+                        "content": {
+                            "anyOf": [
+                                {"type": "string"},
+                                {"type": "null"},
+                                {
+                                    "type": "array",
+                                    "items": {
+                                        "anyOf": [
+                                            {"type": "string"},
+                                            {
+                                                "type": "object",
+                                                "properties": {"text": {"type": "string"}},
+                                            },
+                                        ]
+                                    },
+                                },
+                            ]
+                        },
+                        "name": {"type": "string", "minLength": 1, "maxLength": MAX_SPEAKER_CHARS},
+                        "at": Instant.schema,
+                        "id": NAME,
+                    },
+                    "required": ["role", "content"],
+                },
+            ]
+        },
+    }
+
+    def read(self, value: Any) -> Any:
+        """Return the array."""
+        if type(value) is not list:
+            raise ValueError("must be an array of texts or messages")
+        return value
+
+    def unknown_keys(self, value: Any, path: str) -> Iterator[str]:
+        """Yield the members of messages that are not read."""
+        for index, message in enumerate(
+            paced(value, current_yield(), ELEMENTS_PER_YIELD) if type(value) is list else ()
+        ):
+            if type(message) is dict:
+                yield from (
+                    f"{path}[{index}].{member}" for member in message if member not in MEMBERS
+                )
+
+
+class TextOrMessages(Messages):
+    """A text, or messages of a conversation."""
+
+    schema: ClassVar[Json] = {"anyOf": [{"type": "string"}, Messages.schema]}
+
+    def read(self, value: Any) -> Any:
+        """Return the text, or the array."""
+        if type(value) not in (str, list):
+            raise ValueError("must be a text or an array of messages")
+        return value
 
 
 class Name(Value):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kbcore.context.diff import WindowDiff
 from kbcore.context.proofs.violations import MAX_SHOWN
 from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render_changes
-from kbcore.context.window import Entry as WindowEntry
-from kbcore.errors import InvalidInput
-from kbcore.language.reading import first_lines
-from kbcore.operations.episodes.recording import Source
-from kbcore.operations.natural_language import Ingested
+from kbcore.language.messages import Message, messages_of
+from kbcore.operations.natural_language import Ingestion
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import RequestLimits
-from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
-from kbplanner.pacing import current_yield, paced
+from kbplanner.pacing import current_yield
 from kbserver.schemas.base import Answer, JsonObject, LeanAnswer, without_nulls
 from kbserver.schemas.context import (
     MAX_FACTS,
@@ -35,19 +33,20 @@ from kbserver.schemas.fields import (
     Instant,
     Json,
     Many,
-    Name,
+    Messages,
     Number,
     One,
     ReadScope,
     Strategy,
     Text,
+    TextOrMessages,
     Time,
-    Value,
     Whole,
     WriteScope,
 )
-from kbserver.schemas.language import REJECTED_SHOWN, Failure, Rejected
-from kbserver.schemas.requests import Budgeted, Historic, request_limits
+from kbserver.schemas.language import REJECTED_SHOWN, Failure, Rejected, Said, source_of
+from kbserver.schemas.requests import Historic, request_limits
+from kbtypes.windows import Entry as WindowEntry
 
 PROVIDER = "predicate-syntax"
 """The provider reported for a text that was read without a language model."""
@@ -62,35 +61,21 @@ NOT_READ = "not read, for no language model is configured"
 KEPT = "kept as episodes, for no language model is configured"
 
 
-class TextBody(Budgeted):
+class TextBody(Said):
     """The window to return for a text."""
 
     max_facts = Whole(1, MAX_FACTS)
     scope = WriteScope()
-    session = Name("a session", data_key="sessionId")
     auto_resolve = Flag(data_key="autoResolveContradictions")
-    speaker = Text(
-        "The speaker of the episode of the text.",
-        schema={"minLength": 1, "maxLength": MAX_SPEAKER_CHARS},
-    )
-    at = Instant(description="The time of the episode; default: now.")
     conflict_strategy = Strategy(
         "What happens to a fact with a rival, as for /tell; default: INGEST_CONFLICTS."
     )
 
 
-def source_of(fields: Json) -> Source:
-    """Remove the origin of a text from the fields of a body and return it; raises InvalidInput."""
-    speaker, at = fields.pop("speaker", None), fields.pop("at", None)
-    if speaker is not None and not (speaker.strip() and len(speaker) <= MAX_SPEAKER_CHARS):
-        raise InvalidInput.at("speaker", f"must have 1 to {MAX_SPEAKER_CHARS} characters")
-    return Source(speaker, at, fields.get("session"))
-
-
 class IngestBody(TextBody):
-    """A text to store, and a hint for the language model."""
+    """A text or messages to store, and a hint for the language model."""
 
-    text = Text(required=True)
+    text = TextOrMessages("A text, or messages.", required=True)
     goals = Goals()
     hint = Text(data_key="contextHint")
     compat = Compat()
@@ -99,6 +84,8 @@ class IngestBody(TextBody):
         """Return the arguments of `stored`."""
         text, hint, compat = fields.pop("text"), fields.pop("hint", None), compat_of(fields)
         source, conflict = source_of(fields), fields.pop("conflict_strategy", None)
+        if type(text) is list:
+            text = messages_of(text, "text", source.speaker, Instant().read, current_yield())
         request = WindowRequest(**window_fields(fields))
         return {
             "text": text,
@@ -114,22 +101,16 @@ class IngestBody(TextBody):
 class TurnsBody(TextBody):
     """The turns of a conversation to store."""
 
-    turns = Value(required=True, schema={"type": "array", "items": {"type": "string"}})
+    turns = Messages("Turns of a conversation.", required=True)
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `stored`."""
         turns = fields.pop("turns")
         source, conflict = source_of(fields), fields.pop("conflict_strategy", None)
-        if type(turns) is not list:
-            raise InvalidInput.at("turns", "must be an array of texts")
-        yield_now = current_yield()
-        for index, turn in enumerate(paced(turns, yield_now)):
-            if type(turn) is not str:
-                raise InvalidInput.at(f"turns[{index}]", "must be a text")
+        messages = messages_of(turns, "turns", source.speaker, Instant().read, current_yield())
         request = WindowRequest(**{"max_facts": TURN_FACTS, **window_fields(fields)})
         return {
-            "text": "\n".join(turns),
-            "turns": first_lines(turns, yield_now),
+            "text": messages,
             "source": source,
             "conflict": conflict,
             "request": request,
@@ -154,7 +135,7 @@ class IngestedText:
     `compat` is that of the window.
     """
 
-    done: Ingested
+    done: Ingestion[WindowDiff]
     request: WindowRequest
     compat: bool = True
     total: int = 0
@@ -310,7 +291,7 @@ class SummaryAnswer(Answer):
 def stored(
     kb: TenantKB,
     *,
-    text: str,
+    text: str | Sequence[Message],
     request: WindowRequest,
     hint: str | None = None,
     request_limits: RequestLimits | None = None,
@@ -319,7 +300,7 @@ def stored(
 ) -> IngestedText:
     """Store the facts and rules of a text and return the outcome with the requested window.
 
-    `more` are turns, source and conflict strategy, as for `TenantKB.ingest`.
+    `more` are source and conflict strategy, as for `TenantKB.ingest`.
     """
     done = kb.ingest(text, request, hint=hint, request_limits=request_limits, **more)
     return IngestedText(done, request, compat)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kbcore.language.messages import Source, check_speaker
+from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.printer import print_rule
 from kbserver.schemas.base import Answer, JsonObject
@@ -11,8 +13,10 @@ from kbserver.schemas.fields import (
     Count,
     Flag,
     Fraction,
+    Instant,
     Json,
     Many,
+    Name,
     Object,
     ReadScope,
     Strategy,
@@ -25,7 +29,28 @@ REJECTED_SHOWN = 50
 """Limit on the rejected statements of a model in an answer."""
 
 
-class ExtractBody(Budgeted):
+class Said(Budgeted):
+    """The origin of a text: who said it, when, and in which session."""
+
+    session = Name("a session", data_key="sessionId")
+    speaker = Text(
+        "The speaker of the text, and of messages of the user without a name.",
+        schema={"minLength": 1, "maxLength": MAX_SPEAKER_CHARS},
+    )
+    at = Instant(description="The time at which the text was said; default: now.")
+
+
+def source_of(fields: Json) -> Source:
+    """Remove speaker and time of a text from the fields of a body, and return its origin; raises
+    InvalidInput.
+    """
+    speaker, at = fields.pop("speaker", None), fields.pop("at", None)
+    if speaker is not None:
+        check_speaker("speaker", speaker)
+    return Source(speaker, at, fields.get("session"))
+
+
+class ExtractBody(Said):
     """A text to extract facts from, and whether to store them."""
 
     text = Text(required=True)
@@ -45,6 +70,7 @@ class ExtractBody(Budgeted):
             "rules": fields.get("rules", False),
             "scope": fields.get("scope"),
             "context": fields.get("context"),
+            "source": source_of(fields),
             "conflict": fields.get("conflict_strategy"),
             "request_limits": request_limits(fields),
         }

@@ -19,7 +19,7 @@ from kbcore.proofs.why_not import MAX_DEPTH
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.budget import Notes, RequestLimits
 from kbcore.reason.options import AnswerOptions, FactOptions
-from kbcore.reason.predicates import UnknownPredicate
+from kbcore.reason.predicates import MissingPredicate
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.terms import Atom, BodyItem, Literal
@@ -31,7 +31,7 @@ from kbplanner.syntax.printer import print_item
 from kbserver.answers import proofs_written
 from kbserver.notices import shown_unknown
 from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms, literal_given, wildcards
-from kbserver.schemas.base import Answer, JsonObject, present
+from kbserver.schemas.base import Answer, JsonObject, answer_of, present
 from kbserver.schemas.conjunctions import Bindings, conjunction_given
 from kbserver.schemas.facts import QuotationShown, QuotedRow, Row
 from kbserver.schemas.fields import (
@@ -56,6 +56,7 @@ from kbserver.schemas.fields import (
 )
 from kbserver.schemas.requests import Budgeted, Historic, proof_asked, request_limits
 from kbserver.schemas.rules import Literals
+from kbtypes import results
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
@@ -143,7 +144,7 @@ class Question:
             problem = "cannot be combined with Accept: " + MEDIA_TYPE + "; proofs are JSON only"
             raise InvalidInput.at("withProof", problem)
 
-    def _unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
+    def _unknown(self, kb: TenantKB) -> list[MissingPredicate]:
         return kb.unknown_predicates([_signature(self.literal.atom)], self.options.scope)
 
 
@@ -160,7 +161,7 @@ class Explanation:
     why_not: bool = False
     depth: int = 1
 
-    def unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
+    def unknown(self, kb: TenantKB) -> list[MissingPredicate]:
         """Return the predicates of the goal that have no fact and no rule."""
         atoms = (item.atom for item in self.body if isinstance(item, Literal))
         return kb.unknown_predicates(map(_signature, atoms), self.options.scope)
@@ -246,7 +247,7 @@ class Aggregation:
     as_of: int | None
     request_limits: RequestLimits
 
-    def unknown(self, kb: TenantKB) -> list[UnknownPredicate]:
+    def unknown(self, kb: TenantKB) -> list[MissingPredicate]:
         """Return the predicate if it has no fact and no rule."""
         pattern = self.query.pattern
         arity = None if pattern is None else len(pattern)
@@ -737,11 +738,7 @@ class AnswerRow(Row):
         field_obj.required = field_name in ("question", "bindings")
 
 
-class QuestionShown(Answer):
-    """A query and its number of answers."""
-
-    goal = Text()
-    answers = Count()
+QuestionShown = answer_of(results.Question, "QuestionShown")
 
 
 class ExecutedAnswer(Answer):

@@ -24,6 +24,7 @@ from kbserver.schemas.fields import (
     Arguments,
     Choice,
     Count,
+    Duration,
     Flag,
     Forms,
     Fraction,
@@ -335,7 +336,7 @@ def _fact_of(statement: FactStatement, scope: str | None) -> Fact:
         tuple(arg for arg in atom.args if isinstance(arg, str)),
         positive=atom.positive,
         scope=scope if notes.scope is None else _read("scope", WriteScope(), notes.scope),
-        ttl=notes.ttl,
+        ttl=None if notes.ttl is None else _read("ttl", Duration(), notes.ttl),
         valid_from=None
         if notes.valid_from is None
         else _read("validFrom", Instant(), notes.valid_from),

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.preview import DEFAULT_LISTED, Proposal, rule_retraction
-from kbcore.branching.truth_changes import Truth
+from kbcore.branching.truth_changes import TruthValue
 from kbcore.errors import InvalidInput, TooLarge
 from kbcore.operations.scopes import SOURCE_WINS
 from kbcore.operations.tenant_kb import warning_texts
@@ -21,7 +20,7 @@ from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.textform import atom_from_text
 from kbserver.http.request_context import DEFAULT, runtime
 from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms
-from kbserver.schemas.base import Answer, Body, JsonObject, instance, present, within
+from kbserver.schemas.base import Answer, Body, JsonObject, answer_of, instance, present, within
 from kbserver.schemas.facts import FactBody, Row
 from kbserver.schemas.fields import (
     Choice,
@@ -40,6 +39,8 @@ from kbserver.schemas.fields import (
 )
 from kbserver.schemas.requests import Budgeted, OfAnyInstant, request_limits
 from kbserver.schemas.rules import clauses_of
+from kbtypes import results
+from kbtypes.results import ScopeDiff
 
 _SOURCE = ("sourceScope", "source", "scopeA")
 _TARGET = ("targetScope", "target", "scopeB")
@@ -309,39 +310,11 @@ class PreviewBody(Budgeted):
         }
 
 
-class TruthChange(Answer):
-    """A fact or conclusion whose truth would change."""
+_WAS = Choice(*(truth.value for truth in TruthValue), description="The truth before the change.")
 
-    predicate = Text()
-    args = Many(Text())
-    negated = Flag()
-    scope = Text("Null is the base partition.", allow_none=True)
-    text = Text("In the rule language.")
-    stored = Flag(
-        "True for a stored fact, false for a conclusion: after the change, or before it if the "
-        "atom would become false."
-    )
-    was = Choice(*(truth.value for truth in Truth), description="The truth before the change.")
-
-
-class PredicateChange(Answer):
-    """Numbers of facts and conclusions of a predicate that would change."""
-
-    predicate = Text()
-    arity = Count()
-    negated = Flag()
-    scope = Text(allow_none=True)
-    becomes_true = Count()
-    becomes_false = Count()
-    becomes_undefined = Count()
-
-
-class PreviewCounts(Answer):
-    """Numbers of facts and conclusions that would change."""
-
-    becomes_true = Count()
-    becomes_false = Count()
-    becomes_undefined = Count()
+TruthChange = answer_of(results.TruthChange, "TruthChange", was=_WAS)
+PredicateChange = answer_of(results.PredicateChange, "PredicateChange")
+PreviewCounts = answer_of(results.PreviewCounts, "PreviewCounts")
 
 
 class Previewed(Answer):

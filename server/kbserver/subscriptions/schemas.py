@@ -21,6 +21,7 @@ from kbserver.schemas.fields import (
     Arguments,
     ByName,
     Count,
+    Duration,
     Flag,
     Json,
     Many,
@@ -78,10 +79,10 @@ class SubscribeBody(Body):
         schema={"minLength": 1},
     )
     scope = ReadScope()
-    ttl = Whole(
+    ttl = Duration(
         1000,
         MAX_TTL_MS,
-        f"Milliseconds after its last use after which the goal ends; {DEFAULT_TTL_MS} by default.",
+        f"Milliseconds, or a text such as `1h`, after its last use after which the goal ends; {DEFAULT_TTL_MS} by default.",
     )
     id = Text("A name chosen by the client; subscribing again with it renews the goal.")
     webhook = WebhookField("Send each change to this address.")

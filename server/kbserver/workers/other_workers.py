@@ -14,7 +14,7 @@ from kbcore.node.other_processes import Directory, TenantSize
 from kbcore.plug.ports import LogSeed
 from kbserver.forwarding import private
 from kbserver.forwarding.calls import Calls
-from kbserver.forwarding.proofs import PROOF, Proofs
+from kbserver.forwarding.proofs import PROOF, HopProofs
 from kbserver.workers.worker import SYSTEM_WORKER, Worker
 
 
@@ -37,7 +37,7 @@ class WorkerPeers(Calls[int]):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._proofs = Proofs(worker.secret)
+        self._proofs = HopProofs(worker.secret)
 
     def connection(self, peer: int, seconds: float | None) -> http.client.HTTPConnection:
         """Return a connection to the private socket of a worker."""

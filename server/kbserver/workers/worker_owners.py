@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from kbcore.errors import NotReady
-from kbserver.forwarding.proofs import CLIENT, PROOF, Proofs
+from kbserver.forwarding.proofs import CLIENT, PROOF, HopProofs
 from kbserver.http.request_head import Head
 from kbserver.workers.worker import Worker
 
@@ -19,7 +19,7 @@ class WorkerOwners:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._proofs = Proofs(worker.secret)
+        self._proofs = HopProofs(worker.secret)
 
     def is_own(self, path: str, environ: dict[str, Any]) -> bool:
         """Return True for the paths that every worker answers."""

@@ -6,7 +6,7 @@ import pytest
 from support.engines import HOUR, tell
 from support.windows import X, family, goal, texts, window
 
-from kbcore.context.request import Conjunction, WindowRequest
+from kbcore.context.request import ConjunctiveGoal, WindowRequest
 from kbcore.context.window import UNPROVED
 from kbcore.reason.budget import RequestLimits
 from kbplanner.syntax.parser import parse_goal, parse_rule
@@ -170,7 +170,7 @@ def test_answers_enter_without_premises_that_exceed_the_limits(kb, form):
 def test_answers_that_belong_together_enter_without_premises(kb):
     chain(kb)
     tell(kb, "start", "n0")
-    both = Conjunction(parse_goal("start(?x), far(?x, n29)").body)
+    both = ConjunctiveGoal(parse_goal("start(?x), far(?x, n29)").body)
     request = WindowRequest(40, goals=(both,), format="facts")
     found = kb.context(request, request_limits=RequestLimits(rows=64))
     assert texts(found) == ["start(n0)", "far(n0, n29)"]

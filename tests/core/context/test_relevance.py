@@ -8,11 +8,12 @@ from support.runtimes import runtime
 from support.windows import X, family, goal, texts, window
 
 from kbcore.clock import ManualClock
-from kbcore.context.request import Bucket, WindowRequest
+from kbcore.context.request import WindowRequest
 from kbcore.context.text.render import render
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_rule
+from kbtypes.windows import Bucket
 
 
 def content(found):

@@ -6,10 +6,11 @@ import pytest
 from support.engines import HOUR, T0, tell
 from support.windows import X, Y, goal, texts, window
 
-from kbcore.context.request import Bucket, WindowRequest
+from kbcore.context.request import WindowRequest
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.reason.budget import RequestLimits
 from kbplanner.syntax.parser import parse_rule
+from kbtypes.windows import Bucket
 
 
 def test_the_most_salient_facts_come_first(kb, clock):

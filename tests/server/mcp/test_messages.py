@@ -10,7 +10,7 @@ from support.http import Client, error_of, serve_in_memory
 from support.keys import ONE
 
 from kbserver.mcp.calls import Call
-from kbserver.mcp.tools import Tool
+from kbserver.mcp.tools import McpTool
 
 # -- messages --------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ def test_a_cancelled_call_is_not_answered(
     agent.open()
     toolbox = agent.flask.application.extensions["kbcore.mcp"].protocol.toolbox
 
-    def cancelled(tool: Tool, arguments: Any, who: Any, call: Call) -> dict[str, Any]:
+    def cancelled(tool: McpTool, arguments: Any, who: Any, call: Call) -> dict[str, Any]:
         other = Agent(Client(agent.flask))
         other.session = agent.session
         notice = {"jsonrpc": "2.0", "method": "notifications/cancelled"}

@@ -17,9 +17,9 @@ from itertools import islice
 from kbplanner.compile.aggregates import fold
 from kbplanner.compile.bytecode import Opcode
 from kbplanner.engine.backend import (
-    Limits,
     Offload,
     RuleCounts,
+    RunLimits,
     RunState,
     RunStats,
     SmallGoalResult,
@@ -55,7 +55,7 @@ class ReferenceRun:
         plan: ReferencePlan,
         base: Sequence[ReferenceRelation],
         params: Sequence[int],
-        limits: Limits,
+        limits: RunLimits,
     ) -> None:
         base_relations = iter(base)
         self._engine = engine
@@ -129,7 +129,7 @@ class ReferenceRun:
         seed: Sequence[int] | None,
         slot: int,
         pattern: Sequence[int],
-        limits: Limits,
+        limits: RunLimits,
         fuel: int,
     ) -> SmallGoalResult:
         """Run a small goal in one call."""
@@ -178,9 +178,9 @@ class ReferenceRun:
             ]
         self._charged = now
 
-    def limit(self, limits: Limits) -> None:
+    def limit(self, limits: RunLimits) -> None:
         """Set new budgets, counted from now."""
-        self._limits = Limits(
+        self._limits = RunLimits(
             limits.rows and limits.rows + self._rows,
             limits.bytes,
             limits.steps and limits.steps + self._steps,
@@ -481,7 +481,7 @@ class ReferenceEngine:
         plan: ReferencePlan,
         base: Sequence[ReferenceRelation],
         params: Sequence[int],
-        limits: Limits,
+        limits: RunLimits,
         instant: tuple[int, str] | None = None,
     ) -> ReferenceRun:
         """Start an evaluation."""
@@ -490,7 +490,7 @@ class ReferenceEngine:
             params = (*params[:index], self.intern(text), *params[index + 1 :])
         return ReferenceRun(self, plan, base, params, limits)
 
-    def model(self, ground: Ground, limits: Limits) -> ReferenceModel:
+    def model(self, ground: Ground, limits: RunLimits) -> ReferenceModel:
         """Return the well-founded model of a ground program."""
         return ReferenceModel(ground, limits)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from kbplanner.engine.backend import Limits, Offload, RunState, RunStats, Truth
+from kbplanner.engine.backend import Offload, RunLimits, RunState, RunStats, Truth
 from kbplanner.engine.ground import NEGATED, NONE, Ground
 from kbplanner.errors import BudgetExceeded, Cancelled
 
@@ -17,7 +17,7 @@ from kbplanner.errors import BudgetExceeded, Cancelled
 class ReferenceModel:
     """See `backend.Model`."""
 
-    def __init__(self, ground: Ground, limits: Limits) -> None:
+    def __init__(self, ground: Ground, limits: RunLimits) -> None:
         self._nodes = ground.nodes
         self._limits = limits
         self._steps = 0

@@ -14,8 +14,8 @@ from kbplanner.engine.backend import (
     REAL_ATTRIBUTES,
     SAME,
     Attribute,
-    Difference,
     RelationCounts,
+    RelationDifference,
     Total,
     YieldNow,
 )
@@ -220,13 +220,13 @@ class ReferenceRelation:
         self._open()
         return True
 
-    def compare(self, other: backend.Relation) -> Difference:
+    def compare(self, other: backend.Relation) -> RelationDifference:
         """Compare the rows, and the cells of rows that both have."""
         self._open()
         if not isinstance(other, ReferenceRelation) or other.arity != self.arity:
             raise EngineFault("a relation of another engine or arity")
         other._open()
-        difference = Difference(array("I"), array("I"), array("I"), array("I"), 0)
+        difference = RelationDifference(array("I"), array("I"), array("I"), array("I"), 0)
         equal = 0
         for row, own_id in self._placed():
             other_id = other.ids.get(row)

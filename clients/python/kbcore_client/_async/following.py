@@ -11,9 +11,9 @@ from kbcore_client._async.connection import RECONNECTED
 from kbcore_client._async.handle import AsyncHandle
 from kbcore_client.errors import InvalidInput, NotFound, error_of
 from kbcore_client.requests import Request
-from kbcore_client.results import AnswersChanged, Subscription
 from kbcore_client.settings import Reconnection
-from kbcore_client.values import Arg, present, text_of, written_atom
+from kbtypes.results import AnswersChanged, Subscription
+from kbtypes.values import Arg, present, text_of, written_atom
 
 
 class AsyncFollowing(AsyncHandle):

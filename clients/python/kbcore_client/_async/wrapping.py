@@ -17,11 +17,11 @@ from kbcore_client.model_calls import (
     Path,
     check_path,
     is_inner,
-    new_text,
+    new_messages,
     question_of,
     system_text,
 )
-from kbcore_client.windows import WindowOptions
+from kbtypes.windows import WindowOptions
 
 if TYPE_CHECKING:
     from kbcore_client._async.knowledge_base import AsyncKnowledgeBase
@@ -53,11 +53,11 @@ class AsyncModelMemory:
 
         A failure is logged as a warning: the answer of the model must not be lost with it.
         """
-        lines = new_text(call.turns(arguments), answer)
-        if not (self._store and lines):
+        messages = new_messages(call.turns(arguments), answer)
+        if not (self._store and messages):
             return
         try:
-            await self._kb.ingest(lines, hint="a conversation with an assistant")
+            await self._kb.ingest(messages, hint="a conversation with an assistant")
         except KBError as error:
             _log.warning("the conversation was not stored: %s: %s", error.code, error.message)
 

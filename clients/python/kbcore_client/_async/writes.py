@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kbcore_client._async.handle import AsyncHandle
-from kbcore_client.episodes import Evidences, spans_of
 from kbcore_client.errors import InvalidInput
 from kbcore_client.frames import batches_of
 from kbcore_client.requests import Request
-from kbcore_client.results import (
+from kbtypes.episodes import Evidences, spans_of
+from kbtypes.results import (
     Executed,
     Preview,
     RetractOutcome,
@@ -18,11 +18,13 @@ from kbcore_client.results import (
     StoredRule,
     StoreOutcome,
 )
-from kbcore_client.values import (
+from kbtypes.values import (
     Arg,
+    Duration,
     Instant,
     arguments,
     atom_of,
+    duration,
     instant,
     present,
     text_of,
@@ -43,7 +45,7 @@ class AsyncWrites(AsyncHandle):
         *,
         negated: bool = False,
         scope: str | None = None,
-        ttl: int | None = None,
+        ttl: Duration | None = None,
         valid_from: Instant | None = None,
         valid_until: Instant | None = None,
         confidence: float | None = None,
@@ -56,15 +58,16 @@ class AsyncWrites(AsyncHandle):
         A text is `tell("parent(ann, bob)")`, or several statements of the rule language, which are
         stored all or none. With any other argument than `scope` a text is one fact.
 
-        `ttl` is in milliseconds from this call. Points in time are epoch milliseconds, ISO 8601
-        texts or aware datetimes. `evidence` are ids of episodes, or spans `(id, start, end)`, that
+        `ttl` is a duration from this call: milliseconds, a text such as `30d`, or a timedelta.
+        Points in time are epoch milliseconds, ISO 8601 texts, dates or datetimes, in UTC without an
+        offset. `evidence` are ids of episodes, or spans `(id, start, end)`, that
         support the fact, beside those it has. `conflict` names a strategy for facts whose opposite
         is stored: KEEP_BOTH, REJECT, NEWEST_WINS, CONFIDENCE, or that of a plugin. Raises
         InvalidInput, RuleSyntaxError, Conflict.
         """
         details = present(
             {
-                "ttl": ttl,
+                "ttl": duration(ttl),
                 "validFrom": instant(valid_from),
                 "validUntil": instant(valid_until),
                 "confidence": confidence,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from kbcore_client._sync.handle import Handle
-from kbcore_client.administration import ApiKey, DatabaseInfo
 from kbcore_client.requests import Reply, Request
+from kbtypes.administration import ApiKey, DatabaseInfo
 
 _KEY_NAMES = {"overlapSeconds": "overlap_seconds", "expiresInDays": "expires_in_days"}
 

@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from kbcore_client._sync.handle import Handle
-from kbcore_client.episodes import (
+from kbcore_client.requests import Request
+from kbtypes.episodes import (
     CorrectOutcome,
     Episode,
     EpisodeFacts,
@@ -19,8 +20,7 @@ from kbcore_client.episodes import (
     UndoOutcome,
     spans_of,
 )
-from kbcore_client.requests import Request
-from kbcore_client.values import Arg, Instant, instant, present, text_of, written_atom
+from kbtypes.values import Arg, Instant, instant, present, text_of, written_atom
 
 
 class Episodes(Handle):

@@ -23,16 +23,16 @@ from kbcore_client._sync.writes import Writes
 from kbcore_client.errors import InvalidInput, KBError
 from kbcore_client.model_calls import calls
 from kbcore_client.requests import Request
-from kbcore_client.results import Event
 from kbcore_client.settings import Settings
 from kbcore_client.targets import server_url, target_of
-from kbcore_client.values import Instant, instant
+from kbtypes.results import Event
+from kbtypes.values import Instant, instant
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from kbcore import Config
-    from kbcore_client.windows import WindowOptions
+    from kbtypes.windows import WindowOptions
 
 DEFAULT = "default"
 

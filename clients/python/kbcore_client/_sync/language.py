@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from kbcore_client._sync.handle import Handle
-from kbcore_client.language import Extracted, Synthesis
 from kbcore_client.requests import Request
+from kbtypes.language import Extracted, Synthesis
+from kbtypes.values import Instant, instant
 
-_NAMES = {"assert": "store", "conflictStrategy": "conflict"}
+_NAMES = {"assert": "store", "sessionId": "session", "conflictStrategy": "conflict"}
 
 
 class Language(Handle):
     """Natural language of a knowledge base; needs a language model."""
 
-    def extract(
+    def extract(  # noqa: PLR0913  three of them are the origin of the text
         self,
         text: str,
         *,
@@ -20,18 +21,30 @@ class Language(Handle):
         rules: bool = False,
         scope: str | None = None,
         context: str | None = None,
+        speaker: str | None = None,
+        at: Instant | None = None,
+        session: str | None = None,
         timeout_ms: int | None = None,
         conflict: str | None = None,
     ) -> Extracted:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
-        With `store` the facts and rules are stored in `scope`. `context` is a hint for the model.
-        `conflict` is the conflict strategy of the facts, by default that of the server. Raises
+        With `store` the facts and rules are stored in `scope`, and the text is stored as an episode
+        that `speaker` said at `at` in `session`; the facts are valid from `at`. `conflict` is their
+        conflict strategy, by default that of the server. `context` is a hint for the model. Raises
         InvalidInput, ModelNotConfigured, ModelFailed.
         """
-        body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
-        if conflict is not None:
-            body["conflictStrategy"] = conflict
+        body = {
+            "text": text,
+            "assert": store,
+            "rules": rules,
+            "scope": scope,
+            "context": context,
+            "speaker": speaker,
+            "at": instant(at),
+            "sessionId": session,
+            **({} if conflict is None else {"conflictStrategy": conflict}),
+        }
         request = Request("/extract", body, writes=store, names=_NAMES, timeout_ms=timeout_ms)
         return Extracted.of((self._send(request)).json())
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kbcore_client._sync.handle import Handle
 from kbcore_client.errors import InvalidInput
 from kbcore_client.requests import Request
-from kbcore_client.results import (
+from kbtypes.results import (
     ConsolidateOutcome,
     DecayOutcome,
     ForkOutcome,
     MergeOutcome,
     ScopeDiff,
 )
-from kbcore_client.values import (
+from kbtypes.values import (
     Arg,
     Instant,
     Row,
@@ -24,10 +24,11 @@ from kbcore_client.values import (
     atom_of,
     check_constants,
     instant,
+    messages_of,
     present,
     text_of,
 )
-from kbcore_client.windows import (
+from kbtypes.windows import (
     FIELDS,
     ContextDiff,
     DiffOptions,
@@ -88,7 +89,7 @@ class Context(Handle):
 
     def ingest(
         self,
-        text: str | Sequence[str],
+        text: str | Sequence[str | Mapping[str, Any]],
         *,
         hint: str | None = None,
         timeout_ms: int | None = None,
@@ -97,18 +98,25 @@ class Context(Handle):
         conflict: str | None = None,
         **options: Unpack[IngestOptions],
     ) -> Ingested:
-        """Store the facts and rules of a text or of the turns of a conversation, all or none.
+        """Store the facts and rules of a text or of messages, all or none.
 
         Lines in predicate syntax or the rule language are parsed; prose goes to the language model,
         with `hint`. The result has the `facts` and `rules`, the numbers of the `unread` lines, and
-        a `window`. The text is stored as an episode, said by `speaker` at `at`, and is the evidence
-        of the facts; `episode_ids` are its ids. `conflict` is the conflict strategy of the facts,
-        by default that of the server: a new value of a declared `@key` ends the older one. Raises
-        InvalidInput, BudgetExceeded, ModelNotConfigured, ModelFailed.
+        a `window`. `episode_ids` are the ids of the episodes as which the text is stored.
+        `conflict` is the conflict strategy of the facts, by default that of the server: a new value
+        of a declared `@key` ends the older one.
+
+        A message is a text or a chat message: a dict with `role`, `content` (a text, or a list of
+        parts with text) and optionally `name`, `at` and `id`. `speaker` (the name of the user),
+        `at` and `session` hold for everything made from the text: the episodes, what is said in
+        them, and the facts, which are valid from `at` unless the text states another time. A
+        message that was stored before, with the same `id` or as part of the conversation with
+        which the session begins, is not stored again.
+
+        Raises InvalidInput, Conflict, BudgetExceeded, ModelNotConfigured, ModelFailed.
         """
-        whole = text if isinstance(text, str) else "\n".join(text)
         body = {
-            "text": whole,
+            "text": text if isinstance(text, str) else messages_of(text),
             "contextHint": hint,
             "speaker": speaker,
             "at": instant(at),

@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl, urlsplit
 from kbcore_client._sync.handle import Handle
 from kbcore_client.answers import AnswerSet
 from kbcore_client.errors import InvalidInput
-from kbcore_client.markup import Report
-from kbcore_client.proofs import TREE, Proof, WhyNot
 from kbcore_client.requests import Reply, Request
-from kbcore_client.results import (
+from kbtypes.markup import Report
+from kbtypes.proofs import TREE, Proof, WhyNot
+from kbtypes.results import (
     Finding,
     Neighbours,
     PredicateInfo,
@@ -20,10 +20,10 @@ from kbcore_client.results import (
     StoredPhrase,
     StoredRule,
 )
-from kbcore_client.values import (
+from kbtypes.values import (
     Arg,
-    Atom,
     Instant,
+    ReadAtom,
     Values,
     arguments,
     atom_of,
@@ -420,7 +420,7 @@ def _answers(reply: Reply, goal: str, args: Sequence[Arg] | None, values: str) -
     return AnswerSet(reply.json(), goal, args, values, unknown, warnings)
 
 
-def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> Atom:
+def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> ReadAtom:
     atom = atom_of(field, pattern, args)
     if atom.negative or atom.naf:
         raise InvalidInput.at(field, "explicit negatives are not counted; query them")
@@ -428,7 +428,7 @@ def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> Atom:
     return atom
 
 
-def _column(atom: Atom, of: str | int | None) -> int:
+def _column(atom: ReadAtom, of: str | int | None) -> int:
     """Return the index of the argument to aggregate."""
     indexes = columns(atom.variables)
     names = ", ".join(f"?{name}" for name in indexes) or "no variable"

@@ -9,8 +9,8 @@ from functools import wraps
 from typing import Any
 
 from kbcore_client import KBError, KnowledgeBase
-from kbcore_client.markup import counted
-from kbcore_client.values import row_text
+from kbtypes.markup import counted
+from kbtypes.values import row_text
 
 Tool = Callable[[str], str]
 

@@ -1,7 +1,9 @@
 """Store for LangGraph whose items are facts, so that rules and goals can use them.
 
 An item is `langgraph_item(NAMESPACE, KEY, JSON)`, and `langgraph_value(NAMESPACE, KEY, FIELD,
-VALUE)` for each text, number and truth value of its JSON. A namespace is written as `users.ann`.
+VALUE)` for each text, number and truth value of its JSON that an argument can hold. The JSON of an
+item of more than 64 KiB is empty there, and in the parts `langgraph_part(NAMESPACE, KEY, NUMBER,
+TEXT)`. A namespace is written as `users.ann`.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from langgraph.store.base import (
 )
 
 from kbcore_client import Conflict, InvalidInput, KnowledgeBase
+from kbcore_client.adapters.long_texts import is_long, joined, parts_of
 
-ITEM, VALUE = "langgraph_item", "langgraph_value"
+ITEM, VALUE, PART = "langgraph_item", "langgraph_value", "langgraph_part"
 
 _ATTEMPTS = 5
 _MINUTE_MS = 60_000
@@ -89,7 +92,7 @@ class KBStore(BaseStore):
     # ---- reads ----
 
     def _get(self, op: GetOp) -> Item | None:
-        rows = self._rows(_item_text(op.namespace, op.key))
+        rows = self._items(self._kb, _item_text(op.namespace, op.key))
         if not rows:
             return None
         if op.refresh_ttl:
@@ -102,7 +105,7 @@ class KBStore(BaseStore):
         prefix = op.namespace_prefix
         rows = [
             row
-            for row in self._rows(f"{ITEM}(?_, ?_, ?_)", contains=".".join(prefix))
+            for row in self._items(self._kb, f"{ITEM}(?_, ?_, ?_)", ".".join(prefix))
             if _namespace(row["args"][0])[: len(prefix)] == prefix
         ]
         items = [(row, _item(row)) for row in rows]
@@ -149,6 +152,18 @@ class KBStore(BaseStore):
     def _rows(self, pattern: str, contains: str = "") -> list[_Row]:
         return self._kb.query(pattern, scope=self._scope, contains=contains).rows()
 
+    def _items(self, kb: KnowledgeBase, pattern: str, contains: str = "") -> list[_Row]:
+        """Return the rows of items, with the whole JSON of those that are stored in parts."""
+        rows = kb.query(pattern, scope=self._scope, contains=contains).rows()
+        return [row if row["args"][2] else self._whole(kb, row) for row in rows]
+
+    def _whole(self, kb: KnowledgeBase, row: _Row) -> _Row:
+        namespace, key, _ = row["args"]
+        pattern = f"{PART}({_quoted(namespace)}, {_quoted(key)}, ?number, ?text)"
+        rows = kb.query(pattern, scope=self._scope).rows()
+        text = joined(row["args"][2:] for row in rows)
+        return {**row, "args": [namespace, key, text]}
+
     # ---- writes ----
 
     def _write(self, ops: Sequence[PutOp]) -> None:
@@ -170,6 +185,7 @@ class KBStore(BaseStore):
         if before:
             kb.retract(pattern, scope=self._scope)
             kb.retract(f"{VALUE}({key}, ?_, ?_)", scope=self._scope)
+            kb.retract(f"{PART}({key}, ?_, ?_)", scope=self._scope)
         if op.value is None:
             return
         try:
@@ -180,10 +196,16 @@ class KBStore(BaseStore):
         created = before[0]["metadata"].get("created", now) if before else now
         metadata = {"created": created, "updated": now, "ttl": op.ttl}
         ttl = _milliseconds(op.ttl)
-        kb.tell(f"{ITEM}({key}, {_quoted(text)})", metadata=metadata, ttl=ttl, scope=self._scope)
+        parts = parts_of(text)
+        for number, part in enumerate(parts, 1):
+            kb.tell(f"{PART}({key}, {number}, {_quoted(part)})", ttl=ttl, scope=self._scope)
+        held = "" if parts else text
+        kb.tell(f"{ITEM}({key}, {_quoted(held)})", metadata=metadata, ttl=ttl, scope=self._scope)
         for name, value in op.value.items():
             if isinstance(value, (str, int, float)):
                 written = value if isinstance(value, str) else json.dumps(value)
+                if is_long(written):
+                    continue
                 atom = f"{VALUE}({key}, {_quoted(name)}, {_quoted(written)})"
                 kb.tell(atom, ttl=ttl, scope=self._scope)
 

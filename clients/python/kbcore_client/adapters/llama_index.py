@@ -51,17 +51,15 @@ class KBMemoryBlock(BaseMemoryBlock[str]):
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Store the facts in messages of the user and of the model."""
         spoken = (MessageRole.USER, MessageRole.ASSISTANT)
-        lines = [
-            f"{message.role.value}: {line}"
+        turns = [
+            {"role": message.role.value, "content": message.content}
             for message in messages
-            if message.role in spoken
-            for line in (message.content or "").splitlines()
-            if line.strip()
+            if message.role in spoken and (message.content or "").strip()
         ]
-        if not (self.store and lines):
+        if not (self.store and turns):
             return
         try:
-            await asyncio.to_thread(self.kb.ingest, lines, hint="a conversation with an assistant")
+            await asyncio.to_thread(self.kb.ingest, turns, hint="a conversation with an assistant")
         except KBError as error:
             _log.warning("the conversation was not stored: %s: %s", error.code, error.message)
 

@@ -11,12 +11,13 @@ from agents.memory import SessionABC
 
 from kbcore_client import Conflict, InvalidInput, KnowledgeBase
 from kbcore_client.adapters.agent_tools import MAX_ANSWERS, tool_functions
+from kbcore_client.adapters.long_texts import joined, parts_of
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
     from agents.memory import SessionSettings
 
-ITEM = "agent_item"
+ITEM, PART = "agent_item", "agent_item_part"
 
 _ATTEMPTS = 5
 
@@ -25,7 +26,8 @@ class KBSession(SessionABC):
     """Session of the OpenAI Agents SDK whose items are facts.
 
     The items of a conversation are `agent_item(SESSION, NUMBER, JSON)`, numbered from 1 in their
-    order. Calls run in threads; writes are transactions.
+    order. The JSON of an item of more than 64 KiB is empty there, and in the parts
+    `agent_item_part(SESSION, NUMBER, PART, TEXT)`. Calls run in threads; writes are transactions.
     """
 
     session_settings: SessionSettings | None = None
@@ -54,21 +56,31 @@ class KBSession(SessionABC):
 
     async def clear_session(self) -> None:
         """Remove all items."""
-        await asyncio.to_thread(
-            self._kb.retract, ITEM, [self.session_id, "?_", "?_"], scope=self._scope
-        )
+        await asyncio.to_thread(self._change, self._clear)
 
     def _items(self, kb: KnowledgeBase) -> list[tuple[int, Any]]:
         rows = kb.query(ITEM, [self.session_id, "?_", "?_"], scope=self._scope).rows()
-        return sorted((int(row["args"][1]), json.loads(row["args"][2])) for row in rows)
+        return sorted(
+            (int(number), json.loads(text or self._whole(kb, number)))
+            for _, number, text in (row["args"] for row in rows)
+        )
+
+    def _whole(self, kb: KnowledgeBase, number: str) -> str:
+        rows = kb.query(PART, [self.session_id, number, "?_", "?_"], scope=self._scope).rows()
+        return joined(row["args"][2:] for row in rows)
 
     def _add(self, kb: KnowledgeBase, items: list[TResponseInputItem]) -> None:
         last = max((number for number, _ in self._items(kb)), default=0)
-        facts: list[list[str | int]] = [
-            [self.session_id, number, json.dumps(item, ensure_ascii=False)]
-            for number, item in enumerate(items, last + 1)
-        ]
+        facts: list[list[str | int]] = []
+        parts: list[list[str | int]] = []
+        for number, item in enumerate(items, last + 1):
+            text = json.dumps(item, ensure_ascii=False)
+            own = parts_of(text)
+            facts.append([self.session_id, number, "" if own else text])
+            parts += ([self.session_id, number, *part] for part in enumerate(own, 1))
         kb.tell_many(ITEM, facts, scope=self._scope)
+        if parts:
+            kb.tell_many(PART, parts, scope=self._scope)
 
     def _pop(self, kb: KnowledgeBase) -> Any:
         items = self._items(kb)
@@ -76,7 +88,12 @@ class KBSession(SessionABC):
             return None
         number, item = items[-1]
         kb.retract(ITEM, [self.session_id, number, "?_"], scope=self._scope)
+        kb.retract(PART, [self.session_id, number, "?_", "?_"], scope=self._scope)
         return item
+
+    def _clear(self, kb: KnowledgeBase) -> None:
+        kb.retract(ITEM, [self.session_id, "?_", "?_"], scope=self._scope)
+        kb.retract(PART, [self.session_id, "?_", "?_", "?_"], scope=self._scope)
 
     def _change(self, change: Any) -> Any:
         """Carry out a change as a transaction, again if others write the same session."""

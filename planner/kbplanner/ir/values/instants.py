@@ -40,7 +40,7 @@ _NEVER: Moment = (1 << 62, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
+class InstantValue:
     """A text that is an instant: the moment it names, and its parts as they are written.
 
     `day` counts from 1970-01-01, `second` from midnight; both are local, at the offset of the text.
@@ -52,7 +52,7 @@ class Instant:
     text: str
 
 
-def instant(text: str) -> Instant | None:
+def instant(text: str) -> InstantValue | None:
     """Return the instant that a text names, None if it names none."""
     match = _INSTANT.fullmatch(text)
     if match is None:
@@ -68,7 +68,7 @@ def instant(text: str) -> Instant | None:
         return None
     local = hour * 3600 + minute * 60 + second
     utc = days * _DAY + local + (offset if sign == "-" else -offset)
-    return Instant((utc, int((part or "0").ljust(9, "0"))), days, local, text)
+    return InstantValue((utc, int((part or "0").ljust(9, "0"))), days, local, text)
 
 
 def instant_text(at: int) -> str:

@@ -9,7 +9,7 @@ from kbplugins.storage_wal import frame, opening, recovery, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk
 from kbplugins.storage_wal.manifest import Manifest
-from kbplugins.storage_wal.segment import Header, Reader
+from kbplugins.storage_wal.segment import SegmentHeader, SegmentReader
 
 
 def check(disk: Disk) -> dict[str, Any]:
@@ -94,10 +94,10 @@ def _segment(disk: Disk, name: str, manifest: Manifest) -> dict[str, Any]:
     try:
         size = disk.size(name, fd)
         try:
-            header = Header.decode(disk.read(name, fd, segment.HEADER_BYTES, 0))
+            header = SegmentHeader.decode(disk.read(name, fd, segment.HEADER_BYTES, 0))
         except ConfigError:
             header = None
-        reader = Reader(
+        reader = SegmentReader(
             disk,
             name,
             fd,

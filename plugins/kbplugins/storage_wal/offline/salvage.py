@@ -20,7 +20,7 @@ from kbcore.timestamps import iso_text
 from kbplugins.storage_wal import frame, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk
-from kbplugins.storage_wal.segment import Header
+from kbplugins.storage_wal.segment import SegmentHeader
 
 BATCH = 4 << 20
 Owners = Callable[[bytes], Iterable[tuple[str, str]]]
@@ -185,7 +185,9 @@ class Salvage:
             header = None
             if segment.first_of(name) is not None:
                 try:
-                    header = Header.decode(self._disk.read_file(name)[: segment.HEADER_BYTES])
+                    header = SegmentHeader.decode(
+                        self._disk.read_file(name)[: segment.HEADER_BYTES]
+                    )
                 except ConfigError:
                     continue
             elif snapshots.seq_of(name) is not None:

@@ -11,7 +11,7 @@ from kbplugins.storage_wal import lock, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import Disk
 from kbplugins.storage_wal.manifest import Manifest
-from kbplugins.storage_wal.segment import Header, Tail
+from kbplugins.storage_wal.segment import SegmentHeader, Tail
 
 
 def plant(
@@ -32,9 +32,9 @@ def plant(
         log_id = bytes.fromhex(seed.log_id)
         if seed.seq:
             snapshots.write(
-                disk, snapshots.Header(log_id, seed.epoch, seed.seq, clock.now_ms()), chunks
+                disk, snapshots.SnapshotHeader(log_id, seed.epoch, seed.seq, clock.now_ms()), chunks
             )
-        header = Header(log_id, seed.epoch, seed.seq + 1, 0, clock.now_ms())
+        header = SegmentHeader(log_id, seed.epoch, seed.seq + 1, 0, clock.now_ms())
         Tail.begin(disk, header, 0, segment_bytes).close()
         snapshot_seqs = (seed.seq,) if seed.seq else ()
         manifests.save(

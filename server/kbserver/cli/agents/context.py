@@ -10,7 +10,7 @@ from kbplanner.syntax.diagnostics import printable_lines
 from kbserver.cli.shared.exits import errors_in
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import OutputOption, print_json
-from kbserver.cli.shared.target import Target, note, target_options
+from kbserver.cli.shared.target import CommandTarget, note, target_options
 
 NATURAL, FACTS = "natural", "facts"
 
@@ -42,7 +42,7 @@ NATURAL, FACTS = "natural", "facts"
     "--json", "as_json", is_flag=True, cls=OutputOption, help="Print the JSON of the HTTP API"
 )
 @target_options
-def context(target: Target, format: str, as_json: bool, **options: Any) -> None:
+def context(target: CommandTarget, format: str, as_json: bool, **options: Any) -> None:
     """Select the facts that a prompt should contain.
 
     Prints the text for the prompt: the answers of the goals with the facts they depend on, facts

@@ -19,7 +19,7 @@ from kbserver.cli.shared.output import (
     output_options,
     print_json,
 )
-from kbserver.cli.shared.target import Target, known_at_option, query_string, target_options
+from kbserver.cli.shared.target import CommandTarget, known_at_option, query_string, target_options
 
 PAGE = 1000
 """Episodes in one request."""
@@ -29,7 +29,7 @@ _as_json = click.option(
 )
 
 
-class Instant(click.ParamType[int]):
+class InstantParam(click.ParamType[int]):
     """A point in time, as epoch milliseconds."""
 
     name = "time"
@@ -49,7 +49,7 @@ class Instant(click.ParamType[int]):
 @output_options
 @target_options
 def episodes(
-    target: Target,
+    target: CommandTarget,
     session: str | None,
     speaker: str | None,
     known_at: str | None,
@@ -87,7 +87,7 @@ def episodes(
 @known_at_option
 @_as_json
 @target_options
-def episode(target: Target, id: str, known_at: str | None, as_json: bool) -> None:
+def episode(target: CommandTarget, id: str, known_at: str | None, as_json: bool) -> None:
     """Show an episode and the stored facts that it supports."""
     query = query_string(limit=str(PAGE), knownAt=known_at)
     answer = target.send("GET", f"/episodes/{quote(id, safe='')}{query}").json()
@@ -110,7 +110,7 @@ def episode(target: Target, id: str, known_at: str | None, as_json: bool) -> Non
 @_as_json
 @target_options
 def correct(
-    target: Target, old: str, new: str, reason: str, scope: str | None, as_json: bool
+    target: CommandTarget, old: str, new: str, reason: str, scope: str | None, as_json: bool
 ) -> None:
     """Replace the stored fact OLD by NEW, which gets its evidence."""
     body = {"old": old, "new": new, "reason": reason, "scope": scope}
@@ -129,7 +129,7 @@ def correct(
 @click.option("--request", help="Idempotency key of the request, or id of the transaction")
 @_as_json
 @target_options
-def undo(target: Target, seq: int | None, request: str | None, as_json: bool) -> None:
+def undo(target: CommandTarget, seq: int | None, request: str | None, as_json: bool) -> None:
     """Undo the committed change with the number SEQ.
 
     Later changes of the same facts or rules must be undone first.
@@ -151,7 +151,7 @@ def undo(target: Target, seq: int | None, request: str | None, as_json: bool) ->
 @click.option("--subject", help="Remove facts and episodes that mention this name")
 @click.option("--episode", "episode_id", help="Remove this episode and facts only it supports")
 @click.option("--speaker", help="Remove all episodes of this speaker, likewise")
-@click.option("--before", type=Instant(), help="Remove facts and episodes from before a time")
+@click.option("--before", type=InstantParam(), help="Remove facts and episodes from before a time")
 @click.option(
     "--drop-scopes", is_flag=True, help="Also drop scopes whose names mention the subject"
 )
@@ -160,7 +160,7 @@ def undo(target: Target, seq: int | None, request: str | None, as_json: bool) ->
 @_as_json
 @target_options
 def purge(
-    target: Target, drop_scopes: bool, dry_run: bool, as_json: bool, **selectors: Any
+    target: CommandTarget, drop_scopes: bool, dry_run: bool, as_json: bool, **selectors: Any
 ) -> None:
     """Remove facts and episodes for good, also from the log and the snapshots.
 
@@ -222,7 +222,7 @@ _LATER = "not yet erased from log and snapshots; kbcore memory purges shows when
 @click.command("purges")
 @output_options
 @target_options
-def purges(target: Target, output: Output) -> None:
+def purges(target: CommandTarget, output: Output) -> None:
     """List the purges, and whether their text is erased from the log and the snapshots."""
     rows = target.send("GET", "/memory/purges").json()["purges"]
     output.show(
@@ -252,7 +252,7 @@ def purges(target: Target, output: Output) -> None:
 @output_options
 @target_options
 def history(
-    target: Target, predicate: str, scope: str | None, oldest_first: bool, output: Output
+    target: CommandTarget, predicate: str, scope: str | None, oldest_first: bool, output: Output
 ) -> None:
     """List what asserted, replaced and removed the facts of a predicate, or of a pattern such as
     'likes(ann, ?x)'.

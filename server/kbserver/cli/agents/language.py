@@ -10,7 +10,7 @@ import click
 from kbplanner.syntax.diagnostics import printable, printable_lines
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.groups import command
-from kbserver.cli.shared.target import Target, note, target_options
+from kbserver.cli.shared.target import CommandTarget, instant_of, note, target_options
 
 _CONTRADICTED = {
     "stored": "a stored fact",
@@ -26,9 +26,12 @@ _CONTRADICTED = {
 @click.option("--rules", is_flag=True, help="Extract rules too")
 @click.option("--scope", help="Scope of the facts")
 @click.option("--context", help="Hint about the text, for the model")
+@click.option("--speaker", help="Speaker of the text")
+@click.option("--at", help="Time at which the text was said, such as 2026-09-01; default: now")
+@click.option("--session", help="Session of the text")
 @target_options
 def extract(
-    target: Target, file: TextIO, store: bool, rules: bool, scope: str | None, context: str | None
+    target: CommandTarget, file: TextIO, store: bool, at: str | None, **options: Any
 ) -> None:
     """Extract facts from a text with the language model.
 
@@ -40,7 +43,8 @@ def extract(
         text = file.read()
     except UnicodeDecodeError as error:
         raise click.ClickException(f"not UTF-8 at byte {error.start}") from error
-    body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
+    session = options.pop("session")
+    body = {"text": text, "assert": store, "at": instant_of(at), "sessionId": session, **options}
     answer = target.send("POST", "/extract", body).json()
     for line in _statements(answer):
         click.echo(printable(line))
@@ -58,7 +62,7 @@ def extract(
 @click.argument("question")
 @click.option("--scope", help="Scope to query; '*' for all")
 @target_options
-def synthesize(target: Target, question: str, scope: str | None) -> None:
+def synthesize(target: CommandTarget, question: str, scope: str | None) -> None:
     """Answer a question in words with the language model.
 
     Prints the answer, the facts and rules it depends on, and the queries that were run. Exits with

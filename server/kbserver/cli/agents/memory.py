@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from kbplanner.syntax.diagnostics import counted
-from kbserver.cli.agents.corrections import COMMANDS, Instant, line_of
+from kbserver.cli.agents.corrections import COMMANDS, InstantParam, line_of
 from kbserver.cli.knowledge.facts import fact_listing
 from kbserver.cli.shared.confirm import confirmed
 from kbserver.cli.shared.exits import errors_in
-from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.groups import CommandGroup
 from kbserver.cli.shared.output import (
     Listing,
     Output,
@@ -21,7 +21,7 @@ from kbserver.cli.shared.output import (
     output_options,
     print_json,
 )
-from kbserver.cli.shared.target import Target, instant_of, known_at_option, target_options
+from kbserver.cli.shared.target import CommandTarget, instant_of, known_at_option, target_options
 
 _PARSER = ("parser", "jsonwriter")
 
@@ -34,7 +34,7 @@ _read_scope = click.option("--scope", help="Scope to read; '*' for all")
 _Share = click.FloatRange(0, 1)
 
 
-@click.group("memory", cls=Group)
+@click.group("memory", cls=CommandGroup)
 def memory() -> None:
     """Manage memory: episodes, corrections, purges, decay, recall."""
 
@@ -55,7 +55,7 @@ for _command in COMMANDS:
 @_as_json
 @target_options
 def decay(
-    target: Target, threshold: float | None, scope: str | None, dry_run: bool, as_json: bool
+    target: CommandTarget, threshold: float | None, scope: str | None, dry_run: bool, as_json: bool
 ) -> None:
     """Remove expired facts and facts of low salience.
 
@@ -89,7 +89,7 @@ def decay(
 @_as_json
 @target_options
 def consolidate(
-    target: Target,
+    target: CommandTarget,
     min_group_size: int | None,
     predicates: tuple[str, ...],
     scope: str | None,
@@ -124,7 +124,7 @@ def consolidate(
 @click.argument("priority", type=_Share)
 @_write_scope
 @target_options
-def set_priority(target: Target, fact: str, priority: float, scope: str | None) -> None:
+def set_priority(target: CommandTarget, fact: str, priority: float, scope: str | None) -> None:
     """Set the priority of a stored FACT, from 0 to 1."""
     body = {**_pattern(fact), "priority": priority, "scope": scope}
     with errors_in("fact"):
@@ -140,7 +140,7 @@ def set_priority(target: Target, fact: str, priority: float, scope: str | None) 
 @output_options
 @target_options
 def salient(
-    target: Target,
+    target: CommandTarget,
     pattern: str | None,
     predicate: str | None,
     minimum: float,
@@ -178,13 +178,13 @@ def salient(
 
 @memory.command("recall")
 @click.argument("pattern")
-@click.argument("time", type=Instant())
+@click.argument("time", type=InstantParam())
 @_read_scope
 @known_at_option
 @output_options
 @target_options
 def recall(
-    target: Target,
+    target: CommandTarget,
     pattern: str,
     time: int,
     scope: str | None,

@@ -24,7 +24,7 @@ from kbcore.plug.ports import BulkDatabase
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.bulk.tables import store_table
 from kbserver.cli.shared.exits import Failed, errors_in, reports_errors
-from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.groups import CommandGroup
 from kbserver.cli.shared.target import TARGET_NAMES, note, opened, selects_target
 
 _SIZE = re.compile(r"[1-9][0-9]*(\.[0-9]+)? ?([KMGT]i?)?B", re.IGNORECASE)
@@ -40,7 +40,7 @@ _ENGINE = click.option(
 )
 
 
-@click.group("bulk", cls=Group)
+@click.group("bulk", cls=CommandGroup)
 def bulk() -> None:
     """Run rules over Parquet files that do not fit in memory.
 
@@ -50,7 +50,7 @@ def bulk() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class BulkDestination:
     """Destination of the answers: a folder, a tenant of the knowledge base that `target` selects,
     or both.
     """
@@ -84,7 +84,7 @@ def _destination_options(function: Callable[..., None]) -> Callable[..., None]:
             raise Failed("where should the answers go? use --out or --into-tenant", 2)
         if scope is not None and tenant is None:
             raise Failed("--scope is for the answers in a tenant; add --into-tenant", 2)
-        function(destination=Destination(out, tenant, scope, target), **rest)
+        function(destination=BulkDestination(out, tenant, scope, target), **rest)
 
     return selects_target(command, tenant=False)
 
@@ -158,7 +158,7 @@ def run(
     goal: str,
     engine: str,
     options: RunOptions,
-    destination: Destination,
+    destination: BulkDestination,
 ) -> None:
     """Derive all answers of a goal and write them to a Parquet file, or into a tenant.
 

@@ -25,7 +25,7 @@ from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import EVERY_SCOPE
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.pages import pages
-from kbserver.cli.shared.target import Target, note, target_options
+from kbserver.cli.shared.target import CommandTarget, note, target_options
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _Table:
     name: TableName
     lost: dict[str, int] = field(default_factory=dict)
 
-    def batches(self, target: Target, scope: str | None) -> Iterator[list[list[str]]]:
+    def batches(self, target: CommandTarget, scope: str | None) -> Iterator[list[list[str]]]:
         """Yield the rows of arguments; count the attributes that are left out."""
         body = {"text": print_atom(self.goal), "scope": scope}
         again = "the facts changed during the export; try again"
@@ -84,7 +84,7 @@ def _attributes(row: Mapping[str, Any]) -> Iterator[str]:
 @click.option("--scope", help="Scope to export; default: the base")
 @target_options
 def export(
-    target: Target,
+    target: CommandTarget,
     folder: Path,
     ending: str,
     predicates: Sequence[str],
@@ -122,7 +122,7 @@ def export(
 
 
 def _tables(
-    target: Target, predicates: Sequence[str], goals: Sequence[str], scope: str | None
+    target: CommandTarget, predicates: Sequence[str], goals: Sequence[str], scope: str | None
 ) -> list[_Table]:
     """Return the tables to write; raise Failed for what does not exist or has one name."""
     atoms = [_goal(text) for text in goals]
@@ -170,7 +170,7 @@ def _goal(text: str) -> Atom:
     return literal.atom
 
 
-def _signs(target: Target, pattern: Atom, scope: str | None) -> list[bool]:
+def _signs(target: CommandTarget, pattern: Atom, scope: str | None) -> list[bool]:
     """Return the signs of the stored facts of a predicate; a pattern matches positive ones
     first.
     """
@@ -189,7 +189,9 @@ def _signs(target: Target, pattern: Atom, scope: str | None) -> list[bool]:
 )
 @click.option("--scope", help="Scope of the facts; default: the base")
 @target_options
-def import_(target: Target, folder: Path, predicates: Sequence[str], scope: str | None) -> None:
+def import_(
+    target: CommandTarget, folder: Path, predicates: Sequence[str], scope: str | None
+) -> None:
     """Store the facts of tables: a Parquet or Arrow file, or a folder of them, per predicate.
 
     Reads the files of `kbcore export` and the answers of `kbcore bulk run`. Columns hold text or
@@ -209,7 +211,7 @@ def import_(target: Target, folder: Path, predicates: Sequence[str], scope: str 
 
 
 def store_table(
-    target: Target,
+    target: CommandTarget,
     formats: dict[str, TableFormat],
     table: TableName,
     paths: Sequence[Path],

@@ -10,14 +10,14 @@ import click
 from kbcore.language.rule_review import check_programs
 from kbplanner.check.code import Code
 from kbplanner.check.codes import code_of
-from kbplanner.check.findings import Finding
-from kbplanner.check.texts import Stored
+from kbplanner.check.texts import StoredProgram
 from kbplanner.ir.schema import RelationSchema
 from kbserver.cli.knowledge.check_formats import FORMATS, TEXT, CheckedFile
 from kbserver.cli.shared.exits import reports_errors
 from kbserver.cli.shared.external import external_options, provided
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.rule_files import read_text
+from kbtypes.results import Finding
 
 
 class CodeList(click.ParamType[frozenset[str]]):
@@ -95,7 +95,7 @@ def check(
     nothing is reported, 1 if errors or warnings are, 2 if the check could not run.
     """
     texts = [read_text(file) for file in files]
-    stored = Stored(external=provided(external, plugins))
+    stored = StoredProgram(external=provided(external, plugins))
     checked = [
         CheckedFile(
             "<stdin>" if file == "-" else file,

@@ -13,9 +13,9 @@ import click
 
 from kbcore import __version__
 from kbplanner.check.codes import BY_CODE, CODES
-from kbplanner.check.findings import Finding
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import problem_text
+from kbtypes.results import Finding
 
 TEXT = "text"
 

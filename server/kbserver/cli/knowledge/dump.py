@@ -21,7 +21,7 @@ from kbserver.cli.shared.goal_text import EVERY_SCOPE
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import escaped_json
 from kbserver.cli.shared.pages import pages
-from kbserver.cli.shared.target import Target, folder, note, target_options
+from kbserver.cli.shared.target import CommandTarget, folder, note, target_options
 
 
 @command("dump", "kbcore dump family.kb", "kbcore dump --format jsonl | gzip > family.jsonl.gz")
@@ -34,7 +34,7 @@ from kbserver.cli.shared.target import Target, folder, note, target_options
 )
 @click.option("--scope", default=EVERY_SCOPE, help="Only this scope; default: all scopes")
 @target_options
-def dump(target: Target, file: Path | None, dump_format: str | None, scope: str) -> None:
+def dump(target: CommandTarget, file: Path | None, dump_format: str | None, scope: str) -> None:
     """Write all facts and rules to a file.
 
     Writes FILE, or standard output. `kbcore load FILE` stores them in an equal knowledge base, with
@@ -47,7 +47,7 @@ def dump(target: Target, file: Path | None, dump_format: str | None, scope: str)
 
 
 def dump_to(
-    target: Target,
+    target: CommandTarget,
     file: Path | None,
     dump_format: str | None = None,
     scope: str = EVERY_SCOPE,
@@ -74,7 +74,7 @@ def dump_to(
     note(f"{file}: {counted(count, 'statement')}")
 
 
-def _facts(target: Target, scope: str) -> Iterator[dict[str, Any]]:
+def _facts(target: CommandTarget, scope: str) -> Iterator[dict[str, Any]]:
     """Yield the facts of a server as rows, predicate by predicate."""
     schema = target.send("GET", f"/predicates?scope={scope}").json()["predicates"]
     signatures = dict.fromkeys((row["predicate"], row["arity"]) for row in schema)
@@ -86,7 +86,7 @@ def _facts(target: Target, scope: str) -> Iterator[dict[str, Any]]:
             yield from rows
 
 
-def _rules(target: Target, scope: str) -> Iterator[Definition]:
+def _rules(target: CommandTarget, scope: str) -> Iterator[Definition]:
     """Yield the rules and phrases of a server."""
     listed = target.send("GET", f"/rules?scope={scope}").json()
     for row in listed["rules"]:

@@ -17,8 +17,8 @@ from kbserver.cli.shared.goal_text import read_goal
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import Listing, Output, output_options, retraction_text
 from kbserver.cli.shared.target import (
+    CommandTarget,
     QueryOptions,
-    Target,
     ask_target,
     known_at_option,
     query_options,
@@ -34,7 +34,7 @@ _FACT = "fact"
 @query_options()
 @output_options
 @target_options
-def query(target: Target, pattern: str, options: QueryOptions, output: Output) -> None:
+def query(target: CommandTarget, pattern: str, options: QueryOptions, output: Output) -> None:
     """List stored facts, without applying rules.
 
     PATTERN is an atom such as 'parent(ann, ?x)', where variables match anything; '~parent(ann, ?x)'
@@ -106,7 +106,9 @@ def fact_line(row: dict[str, Any]) -> str:
 @known_at_option
 @output_options
 @target_options
-def predicates(target: Target, scope: str | None, known_at: str | None, output: Output) -> None:
+def predicates(
+    target: CommandTarget, scope: str | None, known_at: str | None, output: Output
+) -> None:
     """List the predicates.
 
     Shows the number of arguments, of stored facts, and of rules that derive the predicate.
@@ -133,7 +135,7 @@ def predicate_listing(rows: list[dict[str, Any]]) -> Listing:
 @known_at_option
 @output_options
 @target_options
-def rules(target: Target, scope: str | None, known_at: str | None, output: Output) -> None:
+def rules(target: CommandTarget, scope: str | None, known_at: str | None, output: Output) -> None:
     """List the rules.
 
     Prints the text of each rule, or a table with ids; `kbcore forget --rule ID` removes one.
@@ -162,7 +164,7 @@ def rule_listing(rows: list[dict[str, Any]]) -> Listing:
 @preview_option
 @target_options
 def forget(
-    target: Target,
+    target: CommandTarget,
     facts: tuple[str, ...],
     rule_ids: tuple[str, ...],
     scope: str | None,

@@ -12,8 +12,8 @@ from kbserver.cli.shared.goal_text import EVERY_SCOPE, Goal, read_goal
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import Listing, Output, output_options, print_json
 from kbserver.cli.shared.target import (
+    CommandTarget,
     QueryOptions,
-    Target,
     ask_target,
     query_options,
     target_options,
@@ -34,7 +34,7 @@ SOURCE = "goal"
 @query_options()
 @output_options
 @target_options
-def ask(target: Target, goal: str, options: QueryOptions, output: Output) -> None:
+def ask(target: CommandTarget, goal: str, options: QueryOptions, output: Output) -> None:
     """Answer a goal from facts and rules.
 
     GOAL is one literal, or several separated by commas. Prints one answer per line, or a table with
@@ -49,7 +49,7 @@ def ask(target: Target, goal: str, options: QueryOptions, output: Output) -> Non
 
 
 def answers_of(
-    target: Target, goal: Goal, options: QueryOptions, limit: int | None = None
+    target: CommandTarget, goal: Goal, options: QueryOptions, limit: int | None = None
 ) -> Listing:
     """Return the answers of a goal; raises Failed and KBError."""
     if goal.positions is None:
@@ -59,7 +59,9 @@ def answers_of(
     return _ask_one(target, goal, options, limit)
 
 
-def _ask_one(target: Target, goal: Goal, options: QueryOptions, limit: int | None) -> Listing:
+def _ask_one(
+    target: CommandTarget, goal: Goal, options: QueryOptions, limit: int | None
+) -> Listing:
     """Return the answers of a goal of one literal."""
     body = {"text": goal.text, "limit": limit, **options.body()}
     rows = ask_target(target, "/ask", body).json()
@@ -71,7 +73,9 @@ def _ask_one(target: Target, goal: Goal, options: QueryOptions, limit: int | Non
     return _listing(goal, records)
 
 
-def _ask_several(target: Target, goal: Goal, options: QueryOptions, limit: int | None) -> Listing:
+def _ask_several(
+    target: CommandTarget, goal: Goal, options: QueryOptions, limit: int | None
+) -> Listing:
     """Return the answers of a goal of several literals."""
     body = {"text": goal.text, "limit": limit, **options.body()}
     return _listing(goal, ask_target(target, "/ask", body).json())
@@ -118,7 +122,7 @@ def _line(record: dict[str, Any]) -> str:
 @query_options()
 @target_options
 def explain(
-    target: Target,
+    target: CommandTarget,
     goal: str,
     options: QueryOptions,
     limit: int | None,
@@ -159,7 +163,7 @@ def explain(
 @query_options()
 @target_options
 def whynot(
-    target: Target,
+    target: CommandTarget,
     goal: str,
     options: QueryOptions,
     limit: int | None,

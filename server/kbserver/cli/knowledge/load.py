@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from kbcore.language.csv_rows import DELIMITER_MODES, HEADER_MODES, Delimiter, Header, HeaderMode
+from kbcore.language.csv_rows import DELIMITER_MODES, HEADER_MODES, CsvHeader, Delimiter, HeaderMode
 from kbcore.language.files import FORMATS, Batch, read_text
 from kbcore.language.rule_review import RuleReview
 from kbplanner.syntax.diagnostics import RuleWarning, counted
@@ -24,8 +24,8 @@ from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import read_goal
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.target import (
+    CommandTarget,
     QueryOptions,
-    Target,
     report_warnings,
     strict_failure,
     strict_option,
@@ -72,7 +72,7 @@ class Options:
 @strict_option
 @target_options
 def load(  # noqa: PLR0913  one parameter for each option of the command
-    target: Target,
+    target: CommandTarget,
     files: tuple[Path, ...],
     scope: str | None,
     predicate: str | None,
@@ -102,7 +102,7 @@ def load(  # noqa: PLR0913  one parameter for each option of the command
             report_warnings(str(path), warnings)
 
 
-def _refuse_warnings(target: Target, files: tuple[Path, ...], options: Options) -> None:
+def _refuse_warnings(target: CommandTarget, files: tuple[Path, ...], options: Options) -> None:
     """Read all files and raise Failed if there are warnings about their rules; nothing is
     stored.
     """
@@ -125,7 +125,7 @@ def _refuse_warnings(target: Target, files: tuple[Path, ...], options: Options) 
 
 
 def _whole_warnings(
-    target: Target, reviews: dict[Path, RuleReview], with_batches: bool = False
+    target: CommandTarget, reviews: dict[Path, RuleReview], with_batches: bool = False
 ) -> Iterator[tuple[Path, list[RuleWarning]]]:
     """Yield the warnings that depend on all files; `with_batches` adds those about single rules."""
     if not any(review.has_rules for review in reviews.values()):
@@ -141,7 +141,7 @@ def _whole_warnings(
         yield path, review.all(stored, others) if with_batches else review.whole(stored, others)
 
 
-def load_file(target: Target, path: Path, scope: str | None) -> None:
+def load_file(target: CommandTarget, path: Path, scope: str | None) -> None:
     """Load one file, and print what it stored and the answers of its queries."""
     review = review_of(target)
     _load(target, path, Options(scope), review)
@@ -150,7 +150,7 @@ def load_file(target: Target, path: Path, scope: str | None) -> None:
 
 
 @dataclass(slots=True)
-class Progress:
+class LoadProgress:
     """Numbers of the new facts, rules and known facts of a file."""
 
     facts: int = 0
@@ -163,9 +163,9 @@ class Progress:
         self.known += counts[1]
 
 
-def _load(target: Target, path: Path, options: Options, review: RuleReview) -> None:
+def _load(target: CommandTarget, path: Path, options: Options, review: RuleReview) -> None:
     start = time.monotonic()
-    done = Progress()
+    done = LoadProgress()
     goals: list[str] = []
     try:
         with errors_in(str(path)), _decoding():
@@ -197,7 +197,7 @@ def _load(target: Target, path: Path, options: Options, review: RuleReview) -> N
                 click.echo("   no")
 
 
-def _store(target: Target, batch: Batch, done: Progress) -> None:
+def _store(target: CommandTarget, batch: Batch, done: LoadProgress) -> None:
     """Store a batch, and add its numbers to those of the file."""
     if batch.rules:
         store_rules(target, batch.rules)
@@ -217,7 +217,7 @@ def _decoding() -> Iterator[None]:
         raise Failed("not UTF-8") from error
 
 
-def _report_header(path: Path, header: Header) -> None:
+def _report_header(path: Path, header: CsvHeader) -> None:
     other = "no" if header.skipped else "yes"
     click.echo(f"{path}: {header.describe()} (--header {other} if this is wrong)", err=True)
 

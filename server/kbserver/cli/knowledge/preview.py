@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kbserver.cli.shared.target import Target, ask_target
+from kbserver.cli.shared.target import CommandTarget, ask_target
 
 preview_option = click.option(
     "--preview",
@@ -17,7 +17,7 @@ preview_option = click.option(
 _LISTS = (("becomesTrue", "+"), ("becomesFalse", "-"), ("becomesUndefined", "?"))
 
 
-def show_preview(target: Target, change: dict[str, Any]) -> bool:
+def show_preview(target: CommandTarget, change: dict[str, Any]) -> bool:
     """Print what a change, the body of `POST /preview`, would make true, false or undefined.
 
     Return True if there are warnings about its rules.

@@ -10,7 +10,7 @@ from kbcore.config.settings import Config
 from kbcore.embed import KnowledgeBase
 from kbcore.errors import KBError
 from kbcore.node.opening import open_runtime
-from kbplanner.authoring.blocks import Block, Expectation, Source
+from kbplanner.authoring.blocks import BlockSource, Expectation, TestBlock
 from kbplanner.ir.terms import (
     Aggregate,
     Atom,
@@ -24,7 +24,7 @@ from kbplanner.ir.terms import (
 )
 from kbplanner.ir.unify import substituted, unify
 from kbplanner.syntax.printer import print_constant, print_item, print_rule
-from kbplanner.syntax.statements import GoalStatement, RuleStatement, Span
+from kbplanner.syntax.statements import GoalStatement, RuleStatement, TextSpan
 
 MAX_LISTED = 10
 """Number of answers that a failure lists."""
@@ -36,11 +36,11 @@ class RuleFile:
 
     name: str
     text: str
-    source: Source
+    source: BlockSource
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class TestFailure:
     """An expectation that was not met: its place and lines of explanation."""
 
     line: int
@@ -55,8 +55,8 @@ class TestResult:
     __test__ = False
 
     file: str
-    block: Block
-    failures: tuple[Failure, ...]
+    block: TestBlock
+    failures: tuple[TestFailure, ...]
     seconds: float
     error: str | None = None
 
@@ -75,9 +75,9 @@ class RuleCoverage:
     """
 
     file: str
-    span: Span
+    span: TextSpan
     rule: Rule
-    items: tuple[Span, ...]
+    items: tuple[TextSpan, ...]
     derived: bool = False
     reached: set[int] = field(default_factory=set)
 
@@ -103,7 +103,7 @@ class TestRun:
             if isinstance(statement, RuleStatement)
         ]
 
-    def tests(self, filter_text: str | None = None) -> Iterator[tuple[str, Block]]:
+    def tests(self, filter_text: str | None = None) -> Iterator[tuple[str, TestBlock]]:
         """Yield the tests, those whose name contains `filter_text`, each with its file."""
         for file in self._files:
             for block in file.source.blocks:
@@ -111,7 +111,7 @@ class TestRun:
                     yield file.name, block
 
     def results(
-        self, tests: Iterable[tuple[str, Block]], *, coverage: bool = False
+        self, tests: Iterable[tuple[str, TestBlock]], *, coverage: bool = False
     ) -> Iterator[TestResult]:
         """Run tests, and note the coverage of the rules on request."""
         runtime = open_runtime(Config().with_storage(None, None))
@@ -122,9 +122,9 @@ class TestRun:
         finally:
             runtime.close()
 
-    def _result(self, kb: KnowledgeBase, file: str, block: Block, coverage: bool) -> TestResult:
+    def _result(self, kb: KnowledgeBase, file: str, block: TestBlock, coverage: bool) -> TestResult:
         begin = time.perf_counter()
-        failures: list[Failure] = []
+        failures: list[TestFailure] = []
         error = None
         try:
             facts = (self._fixtures[name] for name in block.fixtures)
@@ -135,7 +135,7 @@ class TestRun:
                 lines = list(self._problem(kb, expectation))
                 if lines:
                     span = expectation.statement.span
-                    failures.append(Failure(span.line, span.column, tuple(lines)))
+                    failures.append(TestFailure(span.line, span.column, tuple(lines)))
             if coverage:
                 self._cover(kb, block)
         except KBError as problem:
@@ -179,7 +179,7 @@ class TestRun:
 
     # ---- coverage ----
 
-    def _cover(self, kb: KnowledgeBase, block: Block) -> None:
+    def _cover(self, kb: KnowledgeBase, block: TestBlock) -> None:
         """Note how far the rules get that the queries of a test need."""
         needed = _needed([entry.rule for entry in self.coverage], block)
         for entry in self.coverage:
@@ -205,7 +205,7 @@ def _storable(file: RuleFile) -> str:
     )
 
 
-def _stretch(lines: Sequence[str], span: Span) -> str:
+def _stretch(lines: Sequence[str], span: TextSpan) -> str:
     """Return the text of a span."""
     if span.line == span.end_line:
         return lines[span.line - 1][span.column - 1 : span.end_column - 1]
@@ -272,7 +272,7 @@ def _holds(kb: KnowledgeBase, rule: Rule, goal: Atom) -> bool:
     return bool(kb.ask(_goal(substituted(item, values) for item in rule.body), limit=1))
 
 
-def _needed(rules: Sequence[Rule], block: Block) -> set[tuple[str, int]]:
+def _needed(rules: Sequence[Rule], block: TestBlock) -> set[tuple[str, int]]:
     """Return the predicates that the queries of a test depend on."""
     bodies: dict[tuple[str, int], set[tuple[str, int]]] = {}
     for rule in rules:

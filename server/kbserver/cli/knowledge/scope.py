@@ -10,10 +10,10 @@ import click
 from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.confirm import confirmed
-from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.groups import CommandGroup
 from kbserver.cli.shared.output import Listing, Output, names_listing, output_options
 from kbserver.cli.shared.target import (
-    Target,
+    CommandTarget,
     instant_of,
     known_at_option,
     query_string,
@@ -21,7 +21,7 @@ from kbserver.cli.shared.target import (
 )
 
 
-@click.group("scope", cls=Group)
+@click.group("scope", cls=CommandGroup)
 def scope() -> None:
     """Fork, compare, merge, delete and list scopes. The default scope is the base."""
 
@@ -31,7 +31,7 @@ def scope() -> None:
 @click.option("--from", "source", help="Scope to copy; default: the base")
 @click.option("--overwrite", is_flag=True, help="Replace TARGET_SCOPE if it exists")
 @target_options
-def fork(target: Target, target_scope: str, source: str | None, overwrite: bool) -> None:
+def fork(target: CommandTarget, target_scope: str, source: str | None, overwrite: bool) -> None:
     """Copy a scope, with its facts and rules, to TARGET_SCOPE."""
     body = {"sourceScope": source, "targetScope": target_scope, "overwrite": overwrite}
     copied = target.send("POST", "/scope/fork", body).json()["copied"]
@@ -45,7 +45,11 @@ def fork(target: Target, target_scope: str, source: str | None, overwrite: bool)
 @output_options
 @target_options
 def diff(
-    target: Target, source: str | None, other: str | None, known_at: str | None, output: Output
+    target: CommandTarget,
+    source: str | None,
+    other: str | None,
+    known_at: str | None,
+    output: Output,
 ) -> None:
     """Show the differences between two scopes.
 
@@ -78,7 +82,7 @@ def diff(
     "--strategy", default="SOURCE_WINS", show_default=True, help="Strategy that resolves conflicts"
 )
 @target_options
-def merge(target: Target, source: str, other: str | None, strategy: str) -> None:
+def merge(target: CommandTarget, source: str, other: str | None, strategy: str) -> None:
     """Merge scope SOURCE into another scope. Merges everything or nothing."""
     body = {"sourceScope": source, "targetScope": other, "strategy": strategy}
     counts = target.send("POST", "/scope/merge", body).json()
@@ -90,7 +94,7 @@ def merge(target: Target, source: str, other: str | None, strategy: str) -> None
 @click.argument("name")
 @confirmed("This deletes scope {name} with its facts and rules. Continue?")
 @target_options
-def delete(target: Target, name: str) -> None:
+def delete(target: CommandTarget, name: str) -> None:
     """Delete scope NAME with its facts and rules."""
     deleted = target.send("DELETE", f"/scope/{quote(name, safe='')}").json()["deleted"]
     click.echo(f"{counted(deleted, 'fact')} deleted")
@@ -100,7 +104,7 @@ def delete(target: Target, name: str) -> None:
 @known_at_option
 @output_options
 @target_options
-def list_(target: Target, known_at: str | None, output: Output) -> None:
+def list_(target: CommandTarget, known_at: str | None, output: Output) -> None:
     """List the scopes, one per line."""
     path = f"/scopes{query_string(knownAt=known_at)}"
     output.show(names_listing(target.send("GET", path).json()["scopes"], "scope"))

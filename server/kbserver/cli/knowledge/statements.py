@@ -13,8 +13,8 @@ from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import has_goal, join_statements
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.target import (
+    CommandTarget,
     QueryOptions,
-    Target,
     ask_target,
     query_options,
     report_warnings,
@@ -35,7 +35,11 @@ _STORED_NOTHING = "; nothing was stored"
 @strict_option
 @target_options
 def tell(
-    target: Target, statements: tuple[str, ...], scope: str | None, preview: bool, strict: bool
+    target: CommandTarget,
+    statements: tuple[str, ...],
+    scope: str | None,
+    preview: bool,
+    strict: bool,
 ) -> None:
     """Store facts and rules, and print the counts.
 
@@ -52,7 +56,11 @@ def tell(
 @strict_option
 @target_options
 def teach(
-    target: Target, statements: tuple[str, ...], scope: str | None, preview: bool, strict: bool
+    target: CommandTarget,
+    statements: tuple[str, ...],
+    scope: str | None,
+    preview: bool,
+    strict: bool,
 ) -> None:
     """Store rules and facts, and print the rules.
 
@@ -67,7 +75,7 @@ def teach(
 @query_options("Scope of statements that name none", historic=False)
 @strict_option
 @target_options
-def run(target: Target, file: TextIO, options: QueryOptions, strict: bool) -> None:
+def run(target: CommandTarget, file: TextIO, options: QueryOptions, strict: bool) -> None:
     """Run a file of facts, rules and queries.
 
     Stores the facts and rules of FILE (`-` for standard input) and answers its queries, in order.
@@ -84,7 +92,7 @@ def run(target: Target, file: TextIO, options: QueryOptions, strict: bool) -> No
 
 
 def _store(
-    target: Target,
+    target: CommandTarget,
     source: str,
     statements: tuple[str, ...],
     options: QueryOptions,
@@ -114,7 +122,7 @@ def _store(
 
 
 def _execute(
-    target: Target, text: str, source: str, options: QueryOptions, strict: bool
+    target: CommandTarget, text: str, source: str, options: QueryOptions, strict: bool
 ) -> dict[str, Any]:
     """Run a text and return the answer of POST /execute; print warnings with their places."""
     if strict:
@@ -127,7 +135,7 @@ def _execute(
     return answer
 
 
-def _refuse_warnings(target: Target, text: str, source: str, options: QueryOptions) -> None:
+def _refuse_warnings(target: CommandTarget, text: str, source: str, options: QueryOptions) -> None:
     """Print the warnings about the rules of a text; raise if there are any."""
     with errors_in(source, suffix=_STORED_NOTHING):
         warnings = _review(target, text, options.scope)
@@ -136,6 +144,6 @@ def _refuse_warnings(target: Target, text: str, source: str, options: QueryOptio
         raise strict_failure(len(warnings))
 
 
-def _review(target: Target, text: str, scope: str | None) -> Any:
+def _review(target: CommandTarget, text: str, scope: str | None) -> Any:
     """Return the warnings about the rules of a text. Only this needs a parser in this process."""
     return import_module("kbserver.cli.knowledge.review").warnings_of(target, text, scope)

@@ -10,10 +10,10 @@ from kbcore.state.facts import Fact, FactRows
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom
-from kbserver.cli.shared.target import Target, folder
+from kbserver.cli.shared.target import CommandTarget, folder
 
 
-def store_facts(target: Target, facts: Sequence[Fact]) -> tuple[int, int]:
+def store_facts(target: CommandTarget, facts: Sequence[Fact]) -> tuple[int, int]:
     """Store facts, all or none; return the numbers of new and of known facts."""
     if target.local:
         outcome = folder(target).kb.assert_facts(facts)
@@ -23,7 +23,7 @@ def store_facts(target: Target, facts: Sequence[Fact]) -> tuple[int, int]:
     return counts["asserted"], counts["updated"]
 
 
-def store_rows(target: Target, rows: Sequence[FactRows]) -> tuple[int, int]:
+def store_rows(target: CommandTarget, rows: Sequence[FactRows]) -> tuple[int, int]:
     """Store facts of a bulk load, all or none; return the numbers of new and of known facts."""
     if target.local:
         outcome = folder(target).kb.assert_rows(rows)
@@ -31,7 +31,7 @@ def store_rows(target: Target, rows: Sequence[FactRows]) -> tuple[int, int]:
     return store_facts(target, [fact for group in rows for fact in group.facts()])
 
 
-def store_rules(target: Target, rules: Sequence[Definition]) -> None:
+def store_rules(target: CommandTarget, rules: Sequence[Definition]) -> None:
     """Store rules and phrases, all or none."""
     text = "\n".join(map(definition_text, rules))
     target.send("POST", "/assert/rule", {"text": text})

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kbcore.language.rule_review import check_programs
-from kbplanner.authoring.blocks import Source, read_source
+from kbplanner.authoring.blocks import BlockSource, read_source
 from kbplanner.authoring.cursor import cursor_at
 from kbplanner.authoring.outline import NameKind, Occurrence, OutlinedStatement, outline_of
-from kbplanner.check.findings import Finding
-from kbplanner.check.texts import Stored
+from kbplanner.check.texts import StoredProgram
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import components
@@ -25,6 +24,7 @@ from kbplanner.passes.lower import lower
 from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.printer import print_constant
 from kbplanner.syntax.statements import FactStatement, RuleStatement
+from kbtypes.results import Finding
 
 MAX_CONSTANTS = 200
 """Constants that are offered for an argument."""
@@ -51,7 +51,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class CompletionItem:
     """A text that replaces the word before the cursor: its kind, and a remark about it.
 
     The kind is `predicate`, `constant`, `variable`, `rule` or `keyword`. `size` is the length of
@@ -73,7 +73,7 @@ class Project:
 
     def findings(self) -> dict[str, list[Finding]]:
         """Return the errors and warnings of each file."""
-        checked = check_programs(list(self.texts.values()), Stored(external=self._external))
+        checked = check_programs(list(self.texts.values()), StoredProgram(external=self._external))
         return dict(zip(self.texts, checked, strict=True))
 
     def predicate_names(self) -> set[str]:
@@ -231,7 +231,7 @@ class Project:
                 return number
         return None
 
-    def _sources(self) -> Iterator[Source]:
+    def _sources(self) -> Iterator[BlockSource]:
         for text in self.texts.values():
             yield source(text)
 
@@ -243,20 +243,20 @@ class Project:
 
     # ---- completion ----
 
-    def completions(self, file: str, offset: int) -> list[Completion]:
+    def completions(self, file: str, offset: int) -> list[CompletionItem]:
         """Return what may be typed at an offset, in order."""
         cursor = cursor_at(self.texts[file][:offset])
         size = len(cursor.word)
         if cursor.word.startswith("?"):
             names = [each for each in cursor.variables if each != cursor.word]
-            return [Completion(each, "variable", size) for each in names]
+            return [CompletionItem(each, "variable", size) for each in names]
         if cursor.takes_rule:
             rules = {each.name for _, each in self._all() if each.kind is NameKind.RULE}
-            return [Completion(each, "rule", size) for each in sorted(rules)]
+            return [CompletionItem(each, "rule", size) for each in sorted(rules)]
         if cursor.argument is not None:
-            variables = [Completion(each, "variable", size) for each in cursor.variables]
+            variables = [CompletionItem(each, "variable", size) for each in cursor.variables]
             constants = self._constants(*cursor.argument)
-            matches = [Completion(each, "constant", size) for each in constants]
+            matches = [CompletionItem(each, "constant", size) for each in constants]
             return variables + matches if not cursor.word else matches
         if not cursor.takes_atom:
             return []
@@ -268,12 +268,12 @@ class Project:
             if _is_predicate(each) and not is_typed:
                 arities.setdefault(each.name, set()).add(each.arity)
         matches = [
-            Completion(
+            CompletionItem(
                 print_constant(name), "predicate", size, f"{name}/{', '.join(map(str, sorted(of)))}"
             )
             for name, of in sorted(arities.items())
         ]
-        return matches + [Completion(each, "keyword", size) for each in KEYWORDS]
+        return matches + [CompletionItem(each, "keyword", size) for each in KEYWORDS]
 
     def _constants(self, predicate: str, index: int) -> list[str]:
         """Return the constants that facts have in an argument of a predicate."""

@@ -19,7 +19,6 @@ from kbcore import __version__
 from kbcore.errors import KBError
 from kbplanner.authoring.formatter import format_text
 from kbplanner.authoring.outline import OutlinedStatement
-from kbplanner.check.findings import Finding
 from kbplanner.check.fixes import Fix, fixes_of
 from kbplanner.ir.modes import Modes
 from kbplanner.syntax.diagnostics import counted
@@ -28,6 +27,7 @@ from kbserver.cli.lsp.evaluation import answer_counts, join_orders, run_test
 from kbserver.cli.lsp.positions import Lines
 from kbserver.cli.lsp.project import Project, Stretch, outline
 from kbserver.cli.lsp.workspace import project_of
+from kbtypes.results import Finding
 
 SOURCE = "kbcore"
 RUN_TEST = "kbcore.runTest"

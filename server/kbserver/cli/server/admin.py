@@ -8,14 +8,14 @@ import click
 
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.confirm import confirmed
-from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.groups import CommandGroup
 from kbserver.cli.shared.output import Listing, Output, names_listing, output_options
-from kbserver.cli.shared.target import Target, target_options
+from kbserver.cli.shared.target import CommandTarget, target_options
 
 _confirm = confirmed("This deletes all data. Continue?")
 
 
-@click.group("admin", cls=Group)
+@click.group("admin", cls=CommandGroup)
 def admin() -> None:
     """Create, list, empty and delete databases and tenants."""
 
@@ -23,7 +23,7 @@ def admin() -> None:
 @admin.command("databases")
 @output_options
 @target_options
-def databases(target: Target, output: Output) -> None:
+def databases(target: CommandTarget, output: Output) -> None:
     """List the databases with the number of their tenants and facts."""
     output.show(
         Listing(
@@ -41,7 +41,7 @@ def databases(target: Target, output: Output) -> None:
 @click.argument("name", default="default")
 @output_options
 @target_options
-def tenants(target: Target, name: str, output: Output) -> None:
+def tenants(target: CommandTarget, name: str, output: Output) -> None:
     """List the tenants of database NAME."""
     output.show(names_listing(target.send("GET", f"{_path(name)}/tenants").json(), "tenant"))
 
@@ -49,7 +49,7 @@ def tenants(target: Target, name: str, output: Output) -> None:
 @admin.command("create-database")
 @click.argument("name")
 @target_options
-def create_database(target: Target, name: str) -> None:
+def create_database(target: CommandTarget, name: str) -> None:
     """Create database NAME."""
     target.send("POST", "/admin/databases", {"name": name})
 
@@ -58,7 +58,7 @@ def create_database(target: Target, name: str) -> None:
 @click.argument("name")
 @click.argument("id")
 @target_options
-def create_tenant(target: Target, name: str, id: str) -> None:
+def create_tenant(target: CommandTarget, name: str, id: str) -> None:
     """Create tenant ID in database NAME, unless it exists."""
     target.send("POST", f"{_path(name)}/tenants", {"tenantId": id})
 
@@ -67,7 +67,7 @@ def create_tenant(target: Target, name: str, id: str) -> None:
 @click.argument("name")
 @_confirm
 @target_options
-def delete_database(target: Target, name: str) -> None:
+def delete_database(target: CommandTarget, name: str) -> None:
     """Delete database NAME with all its tenants."""
     target.send("DELETE", _path(name))
 
@@ -77,7 +77,7 @@ def delete_database(target: Target, name: str) -> None:
 @click.argument("id")
 @_confirm
 @target_options
-def delete_tenant(target: Target, name: str, id: str) -> None:
+def delete_tenant(target: CommandTarget, name: str, id: str) -> None:
     """Delete tenant ID of database NAME."""
     target.send("DELETE", _path(name, id))
 
@@ -86,7 +86,7 @@ def delete_tenant(target: Target, name: str, id: str) -> None:
 @click.argument("name")
 @_confirm
 @target_options
-def nuke_database(target: Target, name: str) -> None:
+def nuke_database(target: CommandTarget, name: str) -> None:
     """Delete all data of database NAME; keep its tenants."""
     target.send("POST", f"{_path(name)}/nuke")
 
@@ -96,7 +96,7 @@ def nuke_database(target: Target, name: str) -> None:
 @click.argument("id")
 @_confirm
 @target_options
-def nuke_tenant(target: Target, name: str, id: str) -> None:
+def nuke_tenant(target: CommandTarget, name: str, id: str) -> None:
     """Delete all data of tenant ID of database NAME; keep the tenant."""
     target.send("POST", f"{_path(name, id)}/nuke")
 

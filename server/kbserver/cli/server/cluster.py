@@ -14,7 +14,7 @@ import click
 
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import fail, reports_errors
-from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.groups import CommandGroup
 from kbserver.cli.shared.output import Listing, Output, output_options
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _url_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-@click.group("cluster", cls=Group)
+@click.group("cluster", cls=CommandGroup)
 def cluster() -> None:
     """Create a cluster, see its nodes, and move shards."""
 

@@ -22,12 +22,12 @@ from kbplanner.syntax.diagnostics import counted, printable
 from kbserver import hookspecs
 from kbserver.cli.server.serve import options
 from kbserver.cli.shared.exits import EXIT_CODES
-from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.groups import CommandGroup
 
 INVALID = EXIT_CODES[ConfigError]
 
 
-@click.group("config", cls=Group)
+@click.group("config", cls=CommandGroup)
 def config() -> None:
     """Check the settings before a start."""
 

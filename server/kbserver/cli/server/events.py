@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from kbserver.cli.shared.client import Server
+from kbserver.cli.shared.client import ServerClient
 from kbserver.cli.shared.exits import Failed
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import escaped_json
-from kbserver.cli.shared.target import Target, target_options
+from kbserver.cli.shared.target import CommandTarget, target_options
 
 
 @command("events")
@@ -23,7 +23,7 @@ from kbserver.cli.shared.target import Target, target_options
 @click.option("--count", type=click.IntRange(1), help="Stop after this number of events")
 @target_options
 def events(
-    target: Target,
+    target: CommandTarget,
     predicate: str | None,
     types: str | None,
     scope: str | None,
@@ -31,7 +31,7 @@ def events(
     count: int | None,
 ) -> None:
     """Print committed changes as lines of JSON."""
-    if not isinstance(target, Server):
+    if not isinstance(target, ServerClient):
         raise Failed("events need a running server: use --url instead of a storage folder")
     query = {"predicate": predicate, "events": types, "scope": scope, "since": since}
     fields = {name: value for name, value in query.items() if value is not None}

@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from kbplanner.syntax.printer import print_constant, print_row
-from kbserver.cli.shared.client import Server
+from kbserver.cli.shared.client import ServerClient
 from kbserver.cli.shared.exits import Failed
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import escaped_json
-from kbserver.cli.shared.target import Target, target_options
+from kbserver.cli.shared.target import CommandTarget, target_options
 
 NEW, GONE = "+", "-"
 
@@ -25,14 +25,16 @@ NEW, GONE = "+", "-"
 @click.option("--json", "as_json", is_flag=True, help="Print each change as a line of JSON")
 @click.option("--count", type=click.IntRange(1), help="Stop after this number of changes")
 @target_options
-def follow(target: Target, goal: str, scope: str | None, as_json: bool, count: int | None) -> None:
+def follow(
+    target: CommandTarget, goal: str, scope: str | None, as_json: bool, count: int | None
+) -> None:
     """Print the answers of a goal as they change.
 
     First those of now, then each answer that appears (+) or disappears (-).
 
     GOAL is one or more literals, such as 'ancestor(ann, ?who)'.
     """
-    if not isinstance(target, Server):
+    if not isinstance(target, ServerClient):
         raise Failed("following a goal needs a running server: use --url, not a storage folder")
     body = {"goal": goal} | ({} if scope is None else {"scope": scope})
     id = target.send("POST", "/goals/subscribe", body).json()["id"]

@@ -16,15 +16,15 @@ from kbcore.errors import KBError
 from kbcore.state.keys import ROLES, StoredKey
 from kbserver.cli.shared.exits import Failed, reports_errors
 from kbserver.cli.shared.folder import open_folder
-from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.groups import CommandGroup
 from kbserver.cli.shared.output import Listing, Output, output_options
-from kbserver.cli.shared.target import Target, folder, target_options
+from kbserver.cli.shared.target import CommandTarget, folder, target_options
 
 DEFAULT = "default"
 """The tenant and the database that a storage is opened with; keys belong to the node."""
 
 
-@click.group("keys", cls=Group)
+@click.group("keys", cls=CommandGroup)
 def keys() -> None:
     """Create, list, revoke and rotate API keys.
 
@@ -57,7 +57,7 @@ def keys() -> None:
 )
 @click.option("--description", default="", help="Purpose of the key")
 @target_options
-def create(target: Target, name: str, **options: Any) -> None:
+def create(target: CommandTarget, name: str, **options: Any) -> None:
     """Create a key called NAME and print it. The key cannot be shown again."""
     databases, tenants = _names(options["databases"]), _names(options["tenants"])
     if target.local:
@@ -136,7 +136,7 @@ def _needs_no_first_key(config: Config, file: Path) -> str | None:
 @keys.command("list")
 @output_options
 @target_options
-def list_(target: Target, output: Output) -> None:
+def list_(target: CommandTarget, output: Output) -> None:
     """List the keys: id, role, name, databases, tenants and expiry.
 
     Expired keys are listed until they are revoked.
@@ -195,7 +195,7 @@ def _line(row: dict[str, Any]) -> str:
 @keys.command("revoke")
 @click.argument("id")
 @target_options
-def revoke(target: Target, id: str) -> None:
+def revoke(target: CommandTarget, id: str) -> None:
     """Revoke the key ID immediately."""
     if target.local:
         click.echo(f"Key '{folder(target).keys().revoke(id).name}' revoked")
@@ -212,7 +212,7 @@ def revoke(target: Target, id: str) -> None:
     help="Time the old key stays valid; default: 3600",
 )
 @target_options
-def rotate(target: Target, id: str, overlap: float | None) -> None:
+def rotate(target: CommandTarget, id: str, overlap: float | None) -> None:
     """Replace the key ID: create a key with the same permissions and print it.
 
     The old key expires after the overlap.

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-from kbserver.cli.shared.client import Server
+from kbserver.cli.shared.client import ServerClient
 from kbserver.cli.shared.exits import reports_errors
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.target import api_key_option, url_option
@@ -40,7 +40,7 @@ def promote(
     elif storage_dir is not None:
         epoch, seq = _raise_term("STORAGE_DIR", storage_dir)
     else:
-        server = Server(url, "default", "default", api_key)
+        server = ServerClient(url, "default", "default", api_key)
         try:
             answer = server.send("POST", "/admin/promote", {"force": force}).json()
         finally:

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from kbserver.cli.shared.client import Server
+from kbserver.cli.shared.client import ServerClient
 from kbserver.cli.shared.exits import UNAVAILABLE
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import OutputOption, print_json, text_of
-from kbserver.cli.shared.target import Target, note, target_options
+from kbserver.cli.shared.target import CommandTarget, note, target_options
 
 _NOT_READY = 503
 _STANDALONE = "this node does not replicate"
@@ -19,7 +19,7 @@ _STANDALONE = "this node does not replicate"
 @command("status")
 @click.option("--json", "as_json", is_flag=True, cls=OutputOption, help="Print a JSON object")
 @target_options
-def status(target: Target, as_json: bool) -> None:
+def status(target: CommandTarget, as_json: bool) -> None:
     """Show if the server is ready, and its contents.
 
     Exits with status 69 if no server answers, or if it is not ready. Counts facts and rules in the
@@ -28,7 +28,7 @@ def status(target: Target, as_json: bool) -> None:
     ready = target.send("GET", "/health/ready", also=_NOT_READY)
     health = ready.json()
     report: dict[str, Any] = {}
-    if isinstance(target, Server):
+    if isinstance(target, ServerClient):
         report = {"url": target.url, "version": ready.headers.get("x-kb-version")}
     report |= {"status": health["status"], "writable": health["writable"]}
     if (replication := health["checks"]["replication"]["message"]) != _STANDALONE:

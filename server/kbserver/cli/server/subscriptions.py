@@ -10,12 +10,12 @@ import click
 from kbcore.timestamps import iso_text
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import Failed, errors_in
-from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.groups import CommandGroup
 from kbserver.cli.shared.output import Listing, Output, OutputOption, output_options, print_json
-from kbserver.cli.shared.target import Seconds, Target, target_options
+from kbserver.cli.shared.target import CommandTarget, Seconds, target_options
 
 
-@click.group("goals", cls=Group)
+@click.group("goals", cls=CommandGroup)
 def goals() -> None:
     """Subscribe to goals, whose changes a server keeps or sends to a webhook."""
 
@@ -38,7 +38,7 @@ def goals() -> None:
 )
 @target_options
 def subscribe(
-    target: Target,
+    target: CommandTarget,
     goal: str,
     webhook: str | None,
     secret: str | None,
@@ -67,7 +67,7 @@ def subscribe(
 @goals.command("list")
 @output_options
 @target_options
-def list_(target: Target, output: Output) -> None:
+def list_(target: CommandTarget, output: Output) -> None:
     """List the subscriptions, with the number of answers and the webhook."""
     output.show(
         Listing(
@@ -89,7 +89,7 @@ def list_(target: Target, output: Output) -> None:
 @goals.command("end")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @target_options
-def end(target: Target, ids: tuple[str, ...]) -> None:
+def end(target: CommandTarget, ids: tuple[str, ...]) -> None:
     """End subscriptions; what their webhooks did not get yet is not sent any more."""
     server = _server(target)
     unknown = [
@@ -101,7 +101,7 @@ def end(target: Target, ids: tuple[str, ...]) -> None:
         raise Failed(f"no subscription has the id {', '.join(unknown)}")
 
 
-def _server(target: Target) -> Target:
+def _server(target: CommandTarget) -> CommandTarget:
     if target.local:
         raise Failed("subscriptions need a running server: use --url, not a storage folder")
     return target

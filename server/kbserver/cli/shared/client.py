@@ -24,7 +24,7 @@ _REDIRECTS = range(300, 400)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """A successful HTTP response; names of headers are in lower case."""
 
     headers: Mapping[str, str]
@@ -43,7 +43,7 @@ class Answer:
         return self.body.decode("utf-8", "replace")
 
 
-class Server:
+class ServerClient:
     """A running server. Connects directly, without a proxy, and follows no redirects."""
 
     local = False
@@ -68,14 +68,14 @@ class Server:
         body: Mapping[str, Any] | None = None,
         *,
         also: int | None = None,
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Send a request and return the response; raises Failed unless it succeeds.
 
         `also` is a status that counts as success.
         """
         response = self._open(method, path, body, also)
         with self._errors():
-            return Answer(_headers(response), response.read())
+            return ServerAnswer(_headers(response), response.read())
 
     def stream(self, path: str) -> Iterator[bytes]:
         """Return the pieces of a response; raises Failed unless it succeeds and is complete."""

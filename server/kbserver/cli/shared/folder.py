@@ -17,7 +17,7 @@ from kbcore.node.opening import open_runtime
 from kbcore.operations.tenant_kb import TenantKB
 from kbplanner.pacing import yielding
 from kbserver import operations
-from kbserver.cli.shared.client import Answer
+from kbserver.cli.shared.client import ServerAnswer
 from kbserver.http.body_memory import Bodies
 from kbserver.routes import subject_of
 
@@ -58,7 +58,7 @@ class Folder:
         body: Mapping[str, Any] | None = None,
         *,
         also: int | None = None,
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Run an operation and return its response; raises KBError."""
         if (subject := subject_of(path)) not in self._subjects:
             import_module(subject)  # only this subject, so that a command starts quickly
@@ -70,7 +70,7 @@ class Folder:
         ):
             response = self._app.make_response(self._app.dispatch_request())
             headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(headers, response.get_data())
+            return ServerAnswer(headers, response.get_data())
 
     @property
     def kb(self) -> TenantKB:

@@ -16,7 +16,7 @@ GENERAL = "Options"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """A command that is imported when it runs: its module and attribute, and its summary."""
 
     home: str
@@ -58,7 +58,7 @@ class LazyGroup(SuggestingGroup):
         self,
         *args: Any,
         package: str,
-        sections: Mapping[str, Mapping[str, Entry]],
+        sections: Mapping[str, Mapping[str, CommandEntry]],
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
@@ -126,7 +126,7 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(rows)
 
 
-class Group(SuggestingGroup):
+class CommandGroup(SuggestingGroup):
     """A group inside `kbcore`, such as `kbcore memory`."""
 
     command_class = SectionedCommand

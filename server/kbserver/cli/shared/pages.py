@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from kbserver.cli.shared.client import Answer
+from kbserver.cli.shared.client import ServerAnswer
 from kbserver.cli.shared.exits import Failed
-from kbserver.cli.shared.target import Target
+from kbserver.cli.shared.target import CommandTarget
 
 PAGE_ROWS = 50_000
 """Rows in one answer of the server."""
@@ -17,7 +17,7 @@ _CONFLICT = "CONFLICT"
 
 
 def pages(
-    target: Target, route: str, body: Mapping[str, Any], changed: str
+    target: CommandTarget, route: str, body: Mapping[str, Any], changed: str
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows of an answer in pages.
 
@@ -35,7 +35,7 @@ def pages(
         path = _next_page(answer)
 
 
-def _next_page(answer: Answer) -> str | None:
+def _next_page(answer: ServerAnswer) -> str | None:
     """Return the address of the next page; None after the last one."""
     address = answer.headers.get("link", "").partition("<")[2].partition(">")[0]
     if not address:

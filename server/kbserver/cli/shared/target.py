@@ -15,7 +15,7 @@ import click
 from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.state.names import NAME_RULE, is_name
 from kbplanner.syntax.diagnostics import RuleWarning, counted, printable, printable_lines
-from kbserver.cli.shared.client import Answer, Server
+from kbserver.cli.shared.client import ServerAnswer, ServerClient
 from kbserver.cli.shared.exits import EXIT_CODES, Failed, describe_os_error, fail, report
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class QueryOptions:
         return body | {name: at for name, at in instants.items() if at is not None}
 
 
-class Target(Protocol):
+class CommandTarget(Protocol):
     """A knowledge base that answers the requests of the HTTP interface."""
 
     local: bool
@@ -61,7 +61,7 @@ class Target(Protocol):
         body: Mapping[str, Any] | None = None,
         *,
         also: int | None = None,
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Send a request and return the response; raises Failed or KBError unless it succeeds.
 
         `also` is a status that counts as success.
@@ -71,7 +71,7 @@ class Target(Protocol):
         """Release the target."""
 
 
-def ask_target(target: Target, path: str, body: Mapping[str, Any]) -> Answer:
+def ask_target(target: CommandTarget, path: str, body: Mapping[str, Any]) -> ServerAnswer:
     """POST a request, and report what the response says besides answers: unknown predicates, and
     functions without a value.
     """
@@ -93,7 +93,7 @@ def note(text: str) -> None:
     click.echo(f"kbcore: {printable_lines(text)}", err=True)
 
 
-def folder(target: Target) -> Folder:
+def folder(target: CommandTarget) -> Folder:
     """Return the target as a folder; it must not be a server."""
     if not target.local:
         raise AssertionError("a target is a server or a folder")
@@ -268,19 +268,19 @@ def opened(
     database: str,
     tenant: str,
     api_key: str | None,
-) -> Iterator[Target]:
+) -> Iterator[CommandTarget]:
     """Yield the knowledge base that the options select, and release it at the end.
 
     Without any of the first three it is one in memory.
     """
-    target: Target
+    target: CommandTarget
     if storage_url is not None and storage_dir is not None:
         raise Failed("use either --storage-url or --storage-dir, not both")
     if storage_url is not None or storage_dir is not None:
         module = import_module("kbserver.cli.shared.folder")
         target = module.open_folder(storage_url, storage_dir, database, tenant)
     elif url is not None:
-        target = Server(url, database, tenant, api_key)
+        target = ServerClient(url, database, tenant, api_key)
     else:
         target = import_module("kbserver.cli.shared.folder").open_memory(database, tenant)
     try:

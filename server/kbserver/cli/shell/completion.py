@@ -12,10 +12,10 @@ from kbplanner.ir.terms import Atom, Variable
 from kbplanner.syntax.printer import print_atom, print_constant
 from kbserver.cli.shared.exits import Failed
 from kbserver.cli.shared.goal_text import EVERY_SCOPE
-from kbserver.cli.shared.target import Target
+from kbserver.cli.shared.target import CommandTarget
 from kbserver.cli.shell.dot_commands import COMMANDS
 from kbserver.cli.shell.entries import is_command
-from kbserver.cli.shell.session import Session
+from kbserver.cli.shell.session import ShellSession
 
 MAX_ROWS = 500
 """Stored facts that are read for the constants of an argument."""
@@ -32,7 +32,7 @@ class Candidate:
     remark: str = ""
 
 
-def candidates(session: Session, text: str) -> list[Candidate]:
+def candidates(session: ShellSession, text: str) -> list[Candidate]:
     """Return the completions of the text before the cursor, in order.
 
     There are none if the knowledge base does not answer: the entry itself will say why.
@@ -43,7 +43,7 @@ def candidates(session: Session, text: str) -> list[Candidate]:
         return []
 
 
-def _candidates(session: Session, text: str) -> Iterator[Candidate]:
+def _candidates(session: ShellSession, text: str) -> Iterator[Candidate]:
     if not is_command(text):
         yield from _in_statement(session.target, text)
         return
@@ -61,7 +61,7 @@ def _candidates(session: Session, text: str) -> Iterator[Candidate]:
         yield from _in_statement(session.target, argument)
 
 
-def _in_statement(target: Target, text: str) -> Iterator[Candidate]:
+def _in_statement(target: CommandTarget, text: str) -> Iterator[Candidate]:
     cursor = cursor_at(text)
     word = cursor.word
     if word.startswith("?"):
@@ -85,7 +85,7 @@ def _in_statement(target: Target, text: str) -> Iterator[Candidate]:
 
 
 def _constants(
-    target: Target, predicate: str, arity: int, index: int, word: str
+    target: CommandTarget, predicate: str, arity: int, index: int, word: str
 ) -> Iterator[Candidate]:
     """Yield the constants of an argument of stored facts that begin with a word."""
     pattern = print_atom(Atom(predicate, (Variable("_"),) * arity))

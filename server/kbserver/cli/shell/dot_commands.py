@@ -26,10 +26,10 @@ from kbserver.cli.shared.output import retraction_text
 from kbserver.cli.shared.rule_files import read_text
 from kbserver.cli.shared.target import ask_target, note, query_string
 from kbserver.cli.shell.interrupts import interrupts
-from kbserver.cli.shell.session import LoadedFile, Session, Watched
+from kbserver.cli.shell.session import LoadedFile, ShellSession, Watched
 from kbserver.cli.shell.undo import (
     MAX_FACTS,
-    TooLarge,
+    ChangeTooLarge,
     change_of_removing_rule,
     change_of_retracting,
 )
@@ -48,10 +48,10 @@ class DotCommand:
 
     arguments: str
     summary: str
-    run: Callable[[Session, str], None]
+    run: Callable[[ShellSession, str], None]
 
 
-def run_command(session: Session, text: str) -> None:
+def run_command(session: ShellSession, text: str) -> None:
     """Run a dot command; raises Leave, Failed and KBError."""
     name, _, argument = text.strip()[1:].partition(" ")
     command = COMMANDS.get(name)
@@ -62,12 +62,12 @@ def run_command(session: Session, text: str) -> None:
     command.run(session, argument.strip())
 
 
-def execute(session: Session, text: str) -> None:
+def execute(session: ShellSession, text: str) -> None:
     """Store the statements of an entry and answer its goals; raises Failed and KBError."""
     session.execute(text)
 
 
-def _help(session: Session, argument: str) -> None:
+def _help(session: ShellSession, argument: str) -> None:
     click.echo("A fact or rule that ends with a dot is stored:  parent(ann, bob).")
     click.echo("A goal after ?- is answered:                    ?- parent(ann, ?who).")
     click.echo()
@@ -75,11 +75,11 @@ def _help(session: Session, argument: str) -> None:
         click.echo(f"  {f'.{name} {each.arguments}'.ljust(26)}{each.summary}")
 
 
-def _quit(session: Session, argument: str) -> None:
+def _quit(session: ShellSession, argument: str) -> None:
     raise Leave
 
 
-def _goal_text(session: Session, argument: str, name: str) -> str:
+def _goal_text(session: ShellSession, argument: str, name: str) -> str:
     """Return the goal of a command, or the last goal if the argument is empty."""
     text = argument or session.last_goal
     if not text:
@@ -87,27 +87,27 @@ def _goal_text(session: Session, argument: str, name: str) -> str:
     return text
 
 
-def _explained(session: Session, goal: str, **fields: Any) -> None:
+def _explained(session: ShellSession, goal: str, **fields: Any) -> None:
     question = read_goal(goal)
     with errors_in("goal", before=question.before), interrupts():
         body = {"text": question.text, **session.options.body(), **fields}
         click.echo(ask_target(session.target, "/explain", body).text.rstrip("\n"))
 
 
-def _explain(session: Session, argument: str) -> None:
+def _explain(session: ShellSession, argument: str) -> None:
     _explained(session, _goal_text(session, argument, "explain"))
 
 
-def _plan(session: Session, argument: str) -> None:
+def _plan(session: ShellSession, argument: str) -> None:
     _explained(session, _goal_text(session, argument, "plan"), plan=True, format="text")
 
 
-def _analyze(session: Session, argument: str) -> None:
+def _analyze(session: ShellSession, argument: str) -> None:
     goal = _goal_text(session, argument, "analyze")
     _explained(session, goal, plan=True, analyze=True, format="text")
 
 
-def _why(session: Session, argument: str) -> None:
+def _why(session: ShellSession, argument: str) -> None:
     if argument and not argument.isdecimal():
         _explained(session, argument, limit=1)
         return
@@ -123,11 +123,11 @@ def _why(session: Session, argument: str) -> None:
     _explained(session, answer, limit=1)
 
 
-def _whynot(session: Session, argument: str) -> None:
+def _whynot(session: ShellSession, argument: str) -> None:
     _explained(session, _goal_text(session, argument, "whynot"), whyNot=True, format="text")
 
 
-def _scope(session: Session, argument: str) -> None:
+def _scope(session: ShellSession, argument: str) -> None:
     if argument:
         session.scope = None if argument in ("base", "default") else argument
         if argument == EVERY_SCOPE:
@@ -139,7 +139,7 @@ def _scope(session: Session, argument: str) -> None:
         click.echo(f"{mark} {name}")
 
 
-def _asof(session: Session, argument: str) -> None:
+def _asof(session: ShellSession, argument: str) -> None:
     if not argument:
         click.echo(session.as_of or "now")
     elif argument == "now":
@@ -150,7 +150,7 @@ def _asof(session: Session, argument: str) -> None:
         session.as_of = argument
 
 
-def _watch(session: Session, argument: str) -> None:
+def _watch(session: ShellSession, argument: str) -> None:
     if argument == "off":
         session.watched.clear()
     elif argument:
@@ -163,13 +163,13 @@ def _watch(session: Session, argument: str) -> None:
             click.echo(f"?- {each.text}.  {counted(len(each.lines), 'answer')}")
 
 
-def _time(session: Session, argument: str) -> None:
+def _time(session: ShellSession, argument: str) -> None:
     if argument not in ("", "on", "off"):
         raise Failed(".time takes on or off")
     session.shows_time = argument == "on" if argument else not session.shows_time
 
 
-def _load(session: Session, argument: str) -> None:
+def _load(session: ShellSession, argument: str) -> None:
     if not argument:
         raise Failed(".load needs a file, such as .load family.kb")
     path = Path(argument).expanduser()
@@ -201,13 +201,13 @@ def _load(session: Session, argument: str) -> None:
     session.files[str(path)] = LoadedFile(text, change)
 
 
-def _save(session: Session, argument: str) -> None:
+def _save(session: ShellSession, argument: str) -> None:
     if not argument:
         raise Failed(".save needs a file, such as .save family.kb")
     dump_to(session.target, Path(argument).expanduser())
 
 
-def _undo(session: Session, argument: str) -> None:
+def _undo(session: ShellSession, argument: str) -> None:
     if not session.changes:
         raise Failed("there is nothing to undo")
     session.changes[-1].undo(session.target)
@@ -221,7 +221,7 @@ def _undo(session: Session, argument: str) -> None:
     session.report_watched()
 
 
-def _facts(session: Session, argument: str) -> None:
+def _facts(session: ShellSession, argument: str) -> None:
     if not argument:
         raise Failed(".facts needs a pattern, such as .facts parent(ann, ?x)")
     goal = read_goal(argument)
@@ -235,7 +235,7 @@ def _facts(session: Session, argument: str) -> None:
         click.echo("no")
 
 
-def _rules(session: Session, argument: str) -> None:
+def _rules(session: ShellSession, argument: str) -> None:
     rows = session.target.send("GET", f"/rules{query_string(scope=session.scope or '*')}").json()[
         "rules"
     ]
@@ -243,12 +243,12 @@ def _rules(session: Session, argument: str) -> None:
     session.show(rule_listing([row for row in rows if name in ("", row["head"]["predicate"])]))
 
 
-def _predicates(session: Session, argument: str) -> None:
+def _predicates(session: ShellSession, argument: str) -> None:
     path = f"/predicates{query_string(scope=session.scope)}"
     session.show(predicate_listing(session.target.send("GET", path).json()["predicates"]))
 
 
-def _forget(session: Session, argument: str) -> None:
+def _forget(session: ShellSession, argument: str) -> None:
     if not argument:
         raise Failed(".forget needs a fact or pattern, or @ and the id of a rule")
     if argument.startswith("@"):
@@ -265,7 +265,7 @@ def _forget(session: Session, argument: str) -> None:
         body = {"text": goal.text, "scope": session.scope}
         try:
             change = change_of_retracting(session.target, goal.text, session.scope)
-        except TooLarge:
+        except ChangeTooLarge:
             raise Failed(
                 f"more than {MAX_FACTS:,} facts match, which .undo could not restore; "
                 "use `kbcore forget`"

@@ -9,7 +9,7 @@ from kbplanner.syntax.scanner import scan_statement
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EntryPiece:
     """Part of an entry: goals are answered one by one, statements between them stored together.
 
     The text has empty lines and spaces before its first statement, so that errors have their place
@@ -39,7 +39,7 @@ def is_complete(text: str) -> bool:
             return False
 
 
-def pieces_of(text: str) -> Iterator[Piece]:
+def pieces_of(text: str) -> Iterator[EntryPiece]:
     """Yield the goals of an entry, and the statements between them."""
     start = position = 0
     while True:
@@ -48,12 +48,12 @@ def pieces_of(text: str) -> Iterator[Piece]:
             break
         if tokens[0].type == "_GOAL":
             if _has_statement(text[start:position]):
-                yield Piece(_placed(text, start, position), is_goal=False)
-            yield Piece(_placed(text, position, end), is_goal=True)
+                yield EntryPiece(_placed(text, start, position), is_goal=False)
+            yield EntryPiece(_placed(text, position, end), is_goal=True)
             start = end
         position = end
     if _has_statement(text[start:]):
-        yield Piece(_placed(text, start, len(text)), is_goal=False)
+        yield EntryPiece(_placed(text, start, len(text)), is_goal=False)
 
 
 def _has_statement(text: str) -> bool:

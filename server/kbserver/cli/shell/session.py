@@ -15,10 +15,16 @@ from kbserver.cli.knowledge.review import warnings_of
 from kbserver.cli.shared.exits import Failed, errors_in, print_failure
 from kbserver.cli.shared.goal_text import read_goal
 from kbserver.cli.shared.output import Listing, Output
-from kbserver.cli.shared.target import QueryOptions, Target, ask_target, note, report_warnings
+from kbserver.cli.shared.target import (
+    CommandTarget,
+    QueryOptions,
+    ask_target,
+    note,
+    report_warnings,
+)
 from kbserver.cli.shell.entries import pieces_of
 from kbserver.cli.shell.interrupts import deferred_interrupts, interrupts
-from kbserver.cli.shell.undo import MAX_FACTS, Change, TooLarge, change_of_storing
+from kbserver.cli.shell.undo import MAX_FACTS, ChangeTooLarge, UndoChange, change_of_storing
 
 _FACT_LINE = "Fact Asserted: "
 _UNKNOWN = "unknown-predicate"
@@ -38,11 +44,11 @@ class LoadedFile:
     """The text of a file that was loaded, and what it changed."""
 
     text: str
-    change: Change
+    change: UndoChange
 
 
 @dataclass(slots=True)
-class Session:
+class ShellSession:
     """State of a session: settings, the last goal, and how to undo its changes.
 
     `show` prints a listing. `files` has the loaded files by name. `lines_before` is the number
@@ -50,14 +56,14 @@ class Session:
     has failed.
     """
 
-    target: Target
+    target: CommandTarget
     show: Callable[[Listing], None] = field(default=Output().show)
     scope: str | None = None
     as_of: str | None = None
     shows_time: bool = False
     last_goal: str | None = None
     last_answers: list[str] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[UndoChange] = field(default_factory=list)
     files: dict[str, LoadedFile] = field(default_factory=dict)
     watched: list[Watched] = field(default_factory=list)
     lines_before: int = 0
@@ -89,12 +95,12 @@ class Session:
                 click.secho(f"{(time.perf_counter() - start) * 1000:.1f} ms", dim=True)
         return True
 
-    def execute(self, text: str, source: str = "input") -> Change:
+    def execute(self, text: str, source: str = "input") -> UndoChange:
         """Store the statements of a text and answer its goals, in order; return what changed.
 
         Raises Failed and KBError; what was stored before stays and can be undone.
         """
-        done = Change()
+        done = UndoChange()
         try:
             for piece in pieces_of(text):
                 if piece.is_goal:
@@ -105,9 +111,9 @@ class Session:
             self.changed(done)
         return done
 
-    def store(self, text: str, source: str = "input") -> Change:
+    def store(self, text: str, source: str = "input") -> UndoChange:
         """Store the statements of a text without answering its goals; return what changed."""
-        done = Change()
+        done = UndoChange()
         for piece in pieces_of(text):
             if not piece.is_goal:
                 done.extend(self._store(piece.text, source))
@@ -126,7 +132,7 @@ class Session:
         else:
             click.echo("no")
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: UndoChange) -> None:
         """Remember a change for `.undo`, and print the changes of the watched goals."""
         if change.is_empty:
             return
@@ -152,14 +158,14 @@ class Session:
             listing = answers_of(self.target, read_goal(goal), self.options)
         return [listing.line(record) for record in listing.records]
 
-    def _store(self, text: str, source: str) -> Change:
+    def _store(self, text: str, source: str) -> UndoChange:
         """Store facts and rules, all or none; return what changed."""
         before = "\n" * self.lines_before
         with errors_in(source, suffix="; nothing was stored", before=before):
             try:
                 change = change_of_storing(self.target, text, self.scope)
-            except TooLarge:
-                change = Change()
+            except ChangeTooLarge:
+                change = UndoChange()
                 note(f"more than {MAX_FACTS:,} facts: .undo leaves them")
             warnings = warnings_of(self.target, text, self.scope)
             body = {"command": text, "scope": self.scope}

@@ -26,7 +26,7 @@ from kbserver.cli.shared.target import (
 )
 from kbserver.cli.shell.dot_commands import Leave, execute, run_command
 from kbserver.cli.shell.entries import is_command, is_complete
-from kbserver.cli.shell.session import Session
+from kbserver.cli.shell.session import ShellSession
 
 NOT_INSTALLED = "the shell on a terminal needs prompt_toolkit: pip install 'kbcore[cli]'"
 
@@ -67,7 +67,7 @@ def shell(
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     terminal = _terminal() if on_terminal else None
     with opened(url, **where) as target:
-        session = Session(target)
+        session = ShellSession(target)
         if terminal is None:
             entries = piped_entries(session, sys.stdin)
         else:
@@ -84,7 +84,7 @@ def shell(
             sys.exit(1)
 
 
-def run_all(session: Session, files: tuple[Path, ...], entries: Iterator[str]) -> None:
+def run_all(session: ShellSession, files: tuple[Path, ...], entries: Iterator[str]) -> None:
     """Load files, then run entries until they end or the user leaves."""
     try:
         for file in files:
@@ -96,7 +96,7 @@ def run_all(session: Session, files: tuple[Path, ...], entries: Iterator[str]) -
         return
 
 
-def piped_entries(session: Session, stream: TextIO) -> Iterator[str]:
+def piped_entries(session: ShellSession, stream: TextIO) -> Iterator[str]:
     """Yield the entries of a stream: one statement or command, or several on a line."""
     entry, first, number = "", 1, 0
     for number, line in enumerate(stream, 1):

@@ -24,7 +24,7 @@ from kbserver.cli.shared.output import Listing, Output, table_lines
 from kbserver.cli.shell.completion import candidates
 from kbserver.cli.shell.entries import is_complete
 from kbserver.cli.shell.pygments_lexer import KbLexer
-from kbserver.cli.shell.session import Session
+from kbserver.cli.shell.session import ShellSession
 
 _LINES_AROUND = 4
 """Lines of a screen that a listing leaves to its heading, its total and the prompt."""
@@ -33,7 +33,7 @@ _LINES_AROUND = 4
 class KbCompleter(Completer):
     """Completion of prompt_toolkit from the knowledge base of a session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ShellSession) -> None:
         self._session = session
 
     def get_completions(
@@ -53,7 +53,7 @@ def history_of(file: Path | None) -> History:
     return FileHistory(str(file))
 
 
-def entries(session: Session, history: History, color: bool) -> Iterator[str]:
+def entries(session: ShellSession, history: History, color: bool) -> Iterator[str]:
     """Yield what the user types, until Ctrl-D at an empty prompt."""
 
     @Condition

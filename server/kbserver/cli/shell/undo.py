@@ -13,7 +13,7 @@ from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.printer import print_atom
 from kbplanner.syntax.statements import FactStatement, PhraseStatement, RuleStatement
-from kbserver.cli.shared.target import Target
+from kbserver.cli.shared.target import CommandTarget
 
 MAX_FACTS = 1000
 """Facts of an entry up to which it can be undone: each costs two reads before the write."""
@@ -25,12 +25,12 @@ RuleKey = tuple[str, str | None]
 """Id and scope of a rule or phrase."""
 
 
-class TooLarge(Exception):
+class ChangeTooLarge(Exception):
     """An entry has too many facts to be undone."""
 
 
 @dataclass(slots=True)
-class Change:
+class UndoChange:
     """Change by an entry of the shell.
 
     `facts` are the facts that the entry wrote or removed, and `before` the rows with these atoms
@@ -47,7 +47,7 @@ class Change:
         """True if there is nothing to undo."""
         return not (self.facts or self.added or self.removed)
 
-    def extend(self, later: Change) -> None:
+    def extend(self, later: UndoChange) -> None:
         """Add a change that was made after this one."""
         known = set(self.facts)
         self.before += [row for row in later.before if _key(row) not in known]
@@ -55,7 +55,7 @@ class Change:
         self.added += [rule for rule in later.added if rule not in self.added]
         self.removed += later.removed
 
-    def undo(self, target: Target) -> None:
+    def undo(self, target: CommandTarget) -> None:
         """Restore the facts and the rules; raises Failed and KBError.
 
         Times at which facts were created are not restored.
@@ -75,12 +75,12 @@ def _key(row: Row) -> FactKey:
     return Atom(row["predicate"], tuple(row["args"])), row["scope"]
 
 
-def change_of_storing(target: Target, text: str, scope: str | None) -> Change:
+def change_of_storing(target: CommandTarget, text: str, scope: str | None) -> UndoChange:
     """Return the change that storing the statements of a text will make.
 
     Raises TooLarge if the text has more than MAX_FACTS facts, RuleSyntaxError, Failed and KBError.
     """
-    change = Change()
+    change = UndoChange()
     rules: list[RuleKey] = []
     for each in parse_program(text):
         if isinstance(each, FactStatement):
@@ -94,7 +94,7 @@ def change_of_storing(target: Target, text: str, scope: str | None) -> Change:
             rules.append((phrase.id, phrase.scope))
     change.facts = list(dict.fromkeys(change.facts))
     if len(change.facts) > MAX_FACTS:
-        raise TooLarge
+        raise ChangeTooLarge
     change.before = _stored(target, change.facts)
     if rules:
         known = set(_stored_rules(target))
@@ -102,7 +102,7 @@ def change_of_storing(target: Target, text: str, scope: str | None) -> Change:
     return change
 
 
-def change_of_retracting(target: Target, pattern: str, scope: str | None) -> Change:
+def change_of_retracting(target: CommandTarget, pattern: str, scope: str | None) -> UndoChange:
     """Return the change that retracting the facts that match a pattern will make.
 
     Raises TooLarge if they are more than MAX_FACTS.
@@ -113,17 +113,17 @@ def change_of_retracting(target: Target, pattern: str, scope: str | None) -> Cha
         rows += target.send("POST", "/query", body).json()
     facts = list(dict.fromkeys(map(_key, rows)))
     if len(facts) > MAX_FACTS:
-        raise TooLarge
-    return Change(facts, _stored(target, facts))
+        raise ChangeTooLarge
+    return UndoChange(facts, _stored(target, facts))
 
 
-def change_of_removing_rule(target: Target, id: str, scope: str | None) -> Change:
+def change_of_removing_rule(target: CommandTarget, id: str, scope: str | None) -> UndoChange:
     """Return the change that removing a rule will make."""
     row = _stored_rules(target).get((id, scope))
-    return Change(removed=[] if row is None else [row])
+    return UndoChange(removed=[] if row is None else [row])
 
 
-def _stored(target: Target, facts: Iterable[FactKey]) -> list[Row]:
+def _stored(target: CommandTarget, facts: Iterable[FactKey]) -> list[Row]:
     """Return the stored facts of both signs with these atoms and scopes."""
     rows: list[Row] = []
     for atom, scope in facts:
@@ -133,7 +133,7 @@ def _stored(target: Target, facts: Iterable[FactKey]) -> list[Row]:
     return rows
 
 
-def _stored_rules(target: Target) -> dict[RuleKey, Row]:
+def _stored_rules(target: CommandTarget) -> dict[RuleKey, Row]:
     """Return the rules and phrases of every scope."""
     answer = target.send("GET", "/rules?scope=*").json()
     rows: Sequence[Row] = [*answer["rules"], *answer.get("phrases", ())]

@@ -19,7 +19,7 @@ from kbcore.offline.rescue import (
     salvage_folder,
 )
 from kbplanner.syntax.diagnostics import counted
-from kbserver.cli.shared.client import Server
+from kbserver.cli.shared.client import ServerClient
 from kbserver.cli.shared.exits import Failed, reports_errors
 from kbserver.cli.shared.groups import command
 
@@ -54,7 +54,7 @@ def backup(url: str | None, folder: str | None, key_file: Path | None, to: Path)
         info = backup_storage(to, folder_config(Config.from_env(), folder))
     elif url is not None:
         key = key_file.read_text(encoding="utf-8").strip() if key_file else None
-        server = Server(url, "default", "default", key)
+        server = ServerClient(url, "default", "default", key)
         try:
             info = keep(server.stream("/admin/backup"), to)
         finally:

@@ -6,14 +6,14 @@ import click
 
 from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
-from kbcore.offline.logs import Contents
+from kbcore.offline.logs import LogContents
 from kbcore.offline.migrate import check_storage, copy_storage
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import reports_errors
-from kbserver.cli.shared.groups import Group
+from kbserver.cli.shared.groups import CommandGroup
 
 
-@click.group("storage", cls=Group)
+@click.group("storage", cls=CommandGroup)
 def storage() -> None:
     """Copy a knowledge base to another storage, or check one.
 
@@ -46,7 +46,7 @@ def check(url: str) -> None:
     click.echo(f"{redacted(url)} is sound: {_summary(contents)}")
 
 
-def _summary(contents: Contents) -> str:
+def _summary(contents: LogContents) -> str:
     start = (
         f"the snapshot at {contents.snapshot} and {counted(contents.records, 'record')} after it"
         if contents.snapshot

@@ -26,7 +26,7 @@ class _Followed:
     unsubscribe: Callable[[], None] | None = None
 
 
-class Subscriptions:
+class ResourceSubscriptions:
     """The subscribed resources by tenant and topic; thread-safe.
 
     Commits of a tenant are observed only while it has subscriptions.

@@ -13,7 +13,7 @@ from kbserver.http.etags import digested
 from kbserver.http.request_context import current_request, runtime
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call
-from kbserver.mcp.rpc import Failure
+from kbserver.mcp.rpc import RpcFailure
 from kbserver.operations import as_object, operation
 from kbserver.routes.agents.mcp import message_body, transport, who
 from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
@@ -61,7 +61,7 @@ def message() -> Response:
         asked = rpc.read_message(message_body(), runtime().config.max_json_depth)
         id = asked.id
         if asked.reply or id is None:
-            raise Failure(rpc.INVALID_REQUEST, "this takes requests, with an id")
+            raise RpcFailure(rpc.INVALID_REQUEST, "this takes requests, with an id")
         agent = Agent(served.protocol.toolbox, _count_part)
         answer = rpc.result(
             id,
@@ -69,7 +69,7 @@ def message() -> Response:
                 asked, version_of(request.environ), caller, Call(current_request().caller)
             ),
         )
-    except Failure as failure:
+    except RpcFailure as failure:
         answer, status, headers = rpc.error(id, failure), failure.status or status, failure.headers
     return Response(written(answer), status, headers, content_type=JSON)
 

@@ -13,7 +13,7 @@ from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.errors import Gone
 from kbserver.http.request_context import applied, current, reader, runtime
 from kbserver.mcp import work
-from kbserver.operations import TEXT, Reply, Tool, as_object, as_text, operation
+from kbserver.operations import TEXT, OperationReply, Tool, as_object, as_text, operation
 from kbserver.schemas.base import LeanAnswer
 from kbserver.schemas.context import (
     AnyWindow,
@@ -43,7 +43,7 @@ _DEPRECATION = {
 @operation(
     "POST /memory/context",
     role=READER,
-    replies=(Reply("The window, or its text.", {JSON: AnyWindow, PLAIN: TEXT}),),
+    replies=(OperationReply("The window, or its text.", {JSON: AnyWindow, PLAIN: TEXT}),),
     body=ContextBody,
     core=select,
     prefer=("wait", "return=minimal"),

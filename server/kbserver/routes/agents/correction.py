@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flask import Response
 
-from kbcore.operations.episodes.correction import CorrectOutcome, PurgeOutcome
-from kbcore.operations.history.undo import UndoOutcome
+from kbcore.operations.episodes.correction import PurgeRemovals
+from kbcore.operations.history.undo import UndoneChange
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import ADMIN, READER, WRITER
 from kbserver.answers import as_json
@@ -22,6 +22,7 @@ from kbserver.schemas.episodes.correction import (
 )
 from kbserver.schemas.fields import Json
 from kbserver.security import audit
+from kbtypes.episodes import CorrectOutcome
 
 
 @operation(
@@ -73,7 +74,7 @@ def correct(outcome: CorrectOutcome, arguments: Json) -> Response:
         repeats=False,
     ),
 )
-def undo(outcome: UndoOutcome, arguments: Json) -> Response:
+def undo(outcome: UndoneChange, arguments: Json) -> Response:
     """Undo one committed change.
 
     Facts, rules and scopes become what they were before it. If later changes concern the same facts
@@ -114,7 +115,7 @@ def undo(outcome: UndoOutcome, arguments: Json) -> Response:
         destroys=True,
     ),
 )
-def purge(outcome: PurgeOutcome, arguments: Json) -> Response:
+def purge(outcome: PurgeRemovals, arguments: Json) -> Response:
     """Remove facts and episodes, and their text from the log and the snapshots.
 
     Rules that mention the subject are listed, not removed. With `dryRun` nothing changes. `similar`

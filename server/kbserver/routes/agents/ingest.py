@@ -9,12 +9,12 @@ from typing import Any
 
 from flask import Response
 
-from kbcore.context.summary import Summary
+from kbcore.context.summary import ScopeSummary
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import JSON, PLAIN, as_json, discarded
 from kbserver.mcp import work
-from kbserver.operations import OF_MODELS, TEXT, Reply, Tool, as_object, operation
+from kbserver.operations import OF_MODELS, TEXT, OperationReply, Tool, as_object, operation
 from kbserver.routes.agents.context import as_window
 from kbserver.schemas.fields import Json
 from kbserver.schemas.ingest import (
@@ -33,7 +33,7 @@ from kbserver.schemas.ingest import (
     "POST /context/ingest",
     role=WRITER,
     replies=(
-        Reply(
+        OperationReply(
             "What was stored from the text, and a window, or the text of the window.",
             {JSON: IngestedAnswer, PLAIN: TEXT},
         ),
@@ -46,8 +46,17 @@ from kbserver.schemas.ingest import (
     errors=OF_MODELS,
     tool=Tool(
         name="ingest",
-        description="Store facts and rules of a text, like likes(ann, tea); gives a context window.",
-        takes=("text", "goals", "maxFacts", "scope", "sessionId", "conflictStrategy"),
+        description="Store what a text or messages state; gives a window.",
+        takes=(
+            "text",
+            "speaker",
+            "at",
+            "goals",
+            "maxFacts",
+            "scope",
+            "sessionId",
+            "conflictStrategy",
+        ),
         gives=("extracted", "rules?", "context?", "discarded?"),
         usual=True,
         work=work.ingest,
@@ -72,7 +81,9 @@ def _stored_turns(kb: TenantKB, **arguments: Any) -> IngestedText:
 @operation(
     "POST /context",
     role=WRITER,
-    replies=(Reply("The facts that matter, or their text.", {JSON: TurnsRead, PLAIN: TEXT}),),
+    replies=(
+        OperationReply("The facts that matter, or their text.", {JSON: TurnsRead, PLAIN: TEXT}),
+    ),
     body=TurnsBody,
     core=_stored_turns,
     prefer=("wait", "return=minimal"),
@@ -100,6 +111,6 @@ def turns(outcome: IngestedText, arguments: Json) -> Response:
         gives=("totalFacts", "predicateCount?", "topSalientFacts?"),
     ),
 )
-def summary(outcome: Summary, arguments: Json) -> Response:
+def summary(outcome: ScopeSummary, arguments: Json) -> Response:
     """Return a summary of the knowledge base."""
     return as_json(SummaryAnswer.write(outcome))

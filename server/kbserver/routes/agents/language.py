@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flask import Response
 
-from kbcore.language.extract import Extracted as ReadByModel
-from kbcore.language.synthesize import Synthesis
+from kbcore.language.extract import ExtractedFacts as ReadByModel
+from kbcore.language.synthesize import SynthesizedAnswer
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json, discarded
@@ -29,7 +29,17 @@ from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Sy
         name="extract",
         description="Read prose into facts, and with rules into rules too, by a language model. "
         "With assert they are stored.",
-        takes=("text", "assert", "rules", "scope", "context", "conflictStrategy"),
+        takes=(
+            "text",
+            "assert",
+            "rules",
+            "scope",
+            "context",
+            "speaker",
+            "at",
+            "sessionId",
+            "conflictStrategy",
+        ),
         gives=("facts", "rules?", "asserted?"),
         repeats=False,
         model=True,
@@ -58,6 +68,6 @@ def extract(outcome: ReadByModel, arguments: Json) -> Response:
         model=True,
     ),
 )
-def synthesize(outcome: Synthesis, arguments: Json) -> Response:
+def synthesize(outcome: SynthesizedAnswer, arguments: Json) -> Response:
     """Answer a question in natural language from the knowledge base."""
     return as_json(Synthesized.write(outcome))

@@ -18,7 +18,7 @@ from kbserver.http.request_context import (
 )
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Who
-from kbserver.mcp.rpc import Failure
+from kbserver.mcp.rpc import RpcFailure
 from kbserver.mcp.transport import Transport
 from kbserver.operations import operation
 from kbserver.schemas.requests import check_media
@@ -69,7 +69,7 @@ def older_post() -> Response:
     return transport().post_message(message_body(), request.args.get("sessionId", ""), who())
 
 
-def failed(failure: Failure) -> Response:
+def failed(failure: RpcFailure) -> Response:
     """Return the error response for a request without a message to answer."""
     return Response(
         written(rpc.error(None, failure)),

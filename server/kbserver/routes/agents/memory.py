@@ -10,8 +10,6 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Row
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
-from kbcore.upkeep.consolidate import ConsolidateOutcome
-from kbcore.upkeep.decay import DecayOutcome
 from kbserver.answers import members, parts_as_json, rows_written, text
 from kbserver.http.request_context import runtime
 from kbserver.mcp import work
@@ -29,6 +27,7 @@ from kbserver.schemas.memory import (
     SalientBody,
     with_truth_values,
 )
+from kbtypes.results import ConsolidateOutcome, DecayOutcome
 
 
 @operation(

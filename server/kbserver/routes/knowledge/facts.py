@@ -8,7 +8,7 @@ from flask import Response
 
 from kbcore.operations.conflicts import KEEP_BOTH
 from kbcore.operations.tenant_kb import TenantKB
-from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome
+from kbcore.state.facts import AssertOutcome, Fact, FactRows
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import WRITER
 from kbserver.answers import DISCARDED, JSON, PLAIN, as_json, discarded, text
@@ -17,7 +17,7 @@ from kbserver.mcp import work
 from kbserver.operations import (
     COUNT,
     TEXT,
-    Reply,
+    OperationReply,
     Tool,
     as_object,
     as_text,
@@ -35,6 +35,7 @@ from kbserver.schemas.facts import (
     spoken,
 )
 from kbserver.schemas.fields import Json
+from kbtypes.results import RetractOutcome
 
 _DISCARDED = {
     DISCARDED: {**COUNT, "description": "Facts that a conflict strategy did not store, if any."}
@@ -59,7 +60,7 @@ def _loaded_again(outcome: Outcome, arguments: Json) -> Response:
 
 
 def _retracted_again(outcome: Outcome, arguments: Json) -> Response:
-    known = RetractOutcome(outcome.removed, [], 0, [], 0, False, False, counted=False)
+    known = RetractOutcome(outcome.removed, counted=False)
     return retract.respond(known, arguments)
 
 
@@ -134,7 +135,9 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     "POST /forget",
     role=WRITER,
     replies=(
-        Reply("The facts that were retracted.", {PLAIN: TEXT, JSON: Retracted}, headers=_COUNTS),
+        OperationReply(
+            "The facts that were retracted.", {PLAIN: TEXT, JSON: Retracted}, headers=_COUNTS
+        ),
     ),
     body=RetractBody,
     core=TenantKB.retract_fact,

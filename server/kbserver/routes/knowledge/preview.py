@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Response
 
-from kbcore.branching.preview import Preview
+from kbcore.branching.preview import TruthPreview
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER
 from kbserver.answers import as_json
@@ -29,7 +29,7 @@ from kbserver.schemas.scopes import PreviewBody, Previewed
         gives=("counts", "becomesTrue?", "becomesFalse?", "becomesUndefined?", "truncated?"),
     ),
 )
-def preview(outcome: Preview, arguments: Json) -> Response:
+def preview(outcome: TruthPreview, arguments: Json) -> Response:
     """Preview a change: what it would make true, false or undefined.
 
     Nothing is stored. Facts and rules are retracted first, then others are stored, so that an edit

@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import Response, request
 
-from kbcore.operations.scripts import Executed
+from kbcore.operations.scripts import ScriptOutcome
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.reason.budget import Notes
-from kbcore.search.neighbours import Neighbours
+from kbcore.search.neighbours import FactsAround
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import (
     ARROW,
@@ -33,7 +33,7 @@ from kbserver.operations import (
     TEXT,
     UNKNOWN,
     WARNINGS,
-    Reply,
+    OperationReply,
     Tool,
     as_object,
     operation,
@@ -81,7 +81,7 @@ _PROOF = {
     "POST /ask",
     role=READER,
     replies=(
-        Reply(
+        OperationReply(
             "The answers, sorted by arguments.",
             {JSON: ANSWERS, ARROW: COLUMNS},
             headers={**WARNINGS, **UNKNOWN},
@@ -119,7 +119,7 @@ def infer() -> Response:
     "POST /explain",
     role=READER,
     replies=(
-        Reply(
+        OperationReply(
             "Why the answers hold, why there are none, or the plan.",
             {PLAIN: TEXT, JSON: {"anyOf": [Plans, WhyNotShown]}},
             headers=UNKNOWN,
@@ -132,8 +132,7 @@ def infer() -> Response:
     transaction=True,
     tool=Tool(
         name="explain",
-        description="Why answers hold; whyNot: why there are none; plan: how a goal runs. "
-        "Goal as for ask.",
+        description="Why answers hold; whyNot: why there are none; plan: how a goal runs.",
         takes=(*ATOM_OR_TEXT, "scope", "limit", "plan", "whyNot"),
         answer=work.ToolText,
         gives=("text",),
@@ -165,7 +164,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     "POST /query",
     role=READER,
     replies=(
-        Reply(
+        OperationReply(
             "The facts that match.",
             {JSON: {"type": "array", "items": StoredRow}, ARROW: COLUMNS},
             headers={**UNKNOWN, **COUNTED},
@@ -178,7 +177,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     paged=True,
     tool=Tool(
         name="query",
-        description="Match stored facts, no rules; ?x matches anything. Or text.",
+        description="Match stored facts, no rules; ?x matches anything.",
         takes=(*ATOM_OR_TEXT, "scope", "contains", "limit"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
@@ -205,7 +204,7 @@ def query() -> Response:
     asks=True,
     transaction=True,
 )
-def neighbours(outcome: Neighbours, arguments: Json) -> Response:
+def neighbours(outcome: FactsAround, arguments: Json) -> Response:
     """Return the stored facts that have a constant in any argument; no rules are applied.
 
     The facts of all predicates and positions are taken in turn up to `limit`, so that a page shows
@@ -255,7 +254,7 @@ def aggregate() -> Response:
     asks=True,
     transaction=True,
 )
-def execute(outcome: Executed, arguments: Json) -> Response:
+def execute(outcome: ScriptOutcome, arguments: Json) -> Response:
     """Run a text in the rule language: store its facts and rules and answer its queries.
 
     The command words `ASSERT`, `INFER`, `QUERY` and `RETRACT` may start a statement, and rules may

@@ -10,12 +10,11 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
 from kbcore.state.rulebook import (
+    ParsedRule,
     RulesOutcome,
     StoredDefinition,
-    StoredRule,
     stored_definition,
 )
-from kbplanner.check.findings import Finding
 from kbplanner.pacing import paced
 from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.http.etags import tagged
@@ -23,7 +22,7 @@ from kbserver.http.paging import answer_list
 from kbserver.http.request_context import applied, current, reader, runtime
 from kbserver.mcp import work
 from kbserver.notices import encoded
-from kbserver.operations import COUNTED, TEXT, Reply, Tool, as_object, as_text, operation
+from kbserver.operations import COUNTED, TEXT, OperationReply, Tool, as_object, as_text, operation
 from kbserver.schemas.facts import spoken
 from kbserver.schemas.fields import EVERY_SCOPE, Json, ReadScope
 from kbserver.schemas.requests import KNOWN_AT, KNOWN_AT_PARAMETER, scope_asked, seen_asked
@@ -38,6 +37,7 @@ from kbserver.schemas.rules import (
     Taught,
     TeachBody,
 )
+from kbtypes.results import Finding
 
 _MAX_WARNINGS = 4000
 
@@ -58,7 +58,7 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
     "POST /teach",
     role=WRITER,
     replies=(
-        Reply(
+        OperationReply(
             "The stored rules and facts, one per line.",
             {PLAIN: TEXT, JSON: Taught},
             headers={"X-Rule-Warnings": _WARNINGS},
@@ -73,10 +73,9 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
     errors=(422,),
     tool=Tool(
         name="teach",
-        description="Teach rules as text: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z). "
-        "Or head and body.",
+        description="Teach rules as text: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z).",
         takes=("text", "head", "body", "scope"),
-        answer=work.Taught,
+        answer=work.TaughtTexts,
         gives=("rules", "asserted?", "warnings?"),
         usual=True,
     ),
@@ -151,7 +150,7 @@ def rules() -> Response:
 )
 def retract_rule(outcome: StoredDefinition, arguments: Json) -> Response:
     """Retract one rule or phrase."""
-    kind = "Rule" if isinstance(outcome, StoredRule) else "Phrase"
+    kind = "Rule" if isinstance(outcome, ParsedRule) else "Phrase"
     return text(f"{kind} Retracted: {outcome.text}")
 
 

@@ -6,9 +6,6 @@ from itertools import chain
 
 from flask import Response, request
 
-from kbcore.branching.compare import ScopeDiff
-from kbcore.branching.fork import ForkOutcome
-from kbcore.branching.merge import MergeOutcome
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import Row
 from kbcore.state.keys import READER, WRITER
@@ -32,6 +29,7 @@ from kbserver.schemas.scopes import (
     Scopes,
     diff_counts,
 )
+from kbtypes.results import ForkOutcome, MergeOutcome, ScopeDiff
 
 
 @operation(

@@ -10,7 +10,7 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER
 from kbserver.answers import as_json
 from kbserver.http.request_context import current, current_request, reader
-from kbserver.operations import TEXT, Reply, Tool, as_object, operation
+from kbserver.operations import TEXT, OperationReply, Tool, as_object, operation
 from kbserver.routes.node.events import EVENT_STREAM, HEADERS, SEND_SECONDS
 from kbserver.schemas.fields import Json
 from kbserver.schemas.requests import whole_asked
@@ -115,7 +115,7 @@ def changes(id: str) -> Response:
     "GET /goals/<id>/events",
     role=READER,
     replies=(
-        Reply(
+        OperationReply(
             "The changes, until one side ends the stream.",
             {EVENT_STREAM: TEXT},
             headers=dict.fromkeys(HEADERS, TEXT),

@@ -14,7 +14,7 @@ from kbcore.errors import NotFound
 from kbserver.answers import JSON, as_json
 from kbserver.http.etags import digested
 from kbserver.openapi.document import document
-from kbserver.operations import TEXT, Reply, as_object, operation
+from kbserver.operations import TEXT, OperationReply, as_object, operation
 from kbserver.schemas.node import Home
 from kbserver.security.permissions import ANY, PUBLIC, About
 
@@ -61,7 +61,7 @@ _LINKS = {
 @operation(
     "GET /",
     role=PUBLIC,
-    replies=(Reply("Name, version and links.", {JSON: Home, "text/html": TEXT}),),
+    replies=(OperationReply("Name, version and links.", {JSON: Home, "text/html": TEXT}),),
     about=About.NOTHING,
     tenant=False,
     headers_checked=False,
@@ -99,7 +99,9 @@ def openapi() -> Response:
     return _tagged(documents["openapi"], JSON)
 
 
-@operation("GET /docs", role=ANY, replies=(Reply("The page.", {"text/html": TEXT}),), **_DOCUMENT)
+@operation(
+    "GET /docs", role=ANY, replies=(OperationReply("The page.", {"text/html": TEXT}),), **_DOCUMENT
+)
 def page() -> Response:
     """Return this document as a page where each operation can be tried."""
     return _file("docs.html")
@@ -108,7 +110,9 @@ def page() -> Response:
 @operation(
     "GET /docs/<name>",
     role=ANY,
-    replies=(Reply("The file.", {"text/css": TEXT, "text/javascript": TEXT, "text/html": TEXT}),),
+    replies=(
+        OperationReply("The file.", {"text/css": TEXT, "text/javascript": TEXT, "text/html": TEXT}),
+    ),
     errors=(404,),
     **_DOCUMENT,
 )

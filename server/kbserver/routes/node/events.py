@@ -10,7 +10,7 @@ from kbcore.state.keys import READER
 from kbcore.timestamps import instant
 from kbserver.events.streams import EventHub
 from kbserver.http.request_context import current, current_request
-from kbserver.operations import TEXT, Reply, operation
+from kbserver.operations import TEXT, OperationReply, operation
 from kbserver.schemas.fields import ReadScope
 from kbserver.schemas.requests import scope_asked
 
@@ -26,7 +26,7 @@ SEND_SECONDS = 15.0
     "GET /memory/events",
     role=READER,
     replies=(
-        Reply(
+        OperationReply(
             "The events, until one side ends the stream.",
             {EVENT_STREAM: TEXT},
             headers=dict.fromkeys(HEADERS, TEXT),

@@ -8,7 +8,7 @@ from kbcore.offline.rescue import running_backup
 from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json
 from kbserver.http.request_context import runtime
-from kbserver.operations import TEXT, Reply, as_object, operation
+from kbserver.operations import TEXT, OperationReply, as_object, operation
 from kbserver.schemas.node import SnapshotTaken
 from kbserver.schemas.requests import Nothing, load
 from kbserver.security.permissions import About
@@ -36,7 +36,7 @@ def snapshot() -> Response:
     "GET /admin/backup",
     role=ADMIN,
     about=About.NODE,
-    replies=(Reply("A file for `kbcore restore`.", {BACKUP: TEXT}, headers=_FILE),),
+    replies=(OperationReply("A file for `kbcore restore`.", {BACKUP: TEXT}, headers=_FILE),),
     tenant=False,
 )
 def backup() -> Response:

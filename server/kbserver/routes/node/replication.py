@@ -10,12 +10,12 @@ from typing import Any
 from flask import Response, request
 
 from kbcore.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
-from kbcore.replication.leader import MAX_BYTES, Cursor
+from kbcore.replication.leader import MAX_BYTES, LogCursor
 from kbcore.replication.role import LEADER, NONE
 from kbcore.state.keys import ADMIN, REPLICA
 from kbserver.answers import as_json
 from kbserver.http.request_context import current_request, runtime
-from kbserver.operations import COUNT, TEXT, Reply, as_object, operation
+from kbserver.operations import COUNT, TEXT, OperationReply, as_object, operation
 from kbserver.schemas.node import Promoted, PromotionBody, ReplicationStatus
 from kbserver.schemas.requests import load
 from kbserver.security.permissions import About
@@ -69,12 +69,12 @@ def _leading() -> None:
 @operation(
     "GET /replication/log",
     replies=(
-        Reply(
+        OperationReply(
             "Records as they lie in the log, in frames with checksums.",
             {OCTETS: BYTES},
             headers=_ABOUT_LOG,
         ),
-        Reply("Nothing new within wait_ms.", {}, 204, _ABOUT_LOG),
+        OperationReply("Nothing new within wait_ms.", {}, 204, _ABOUT_LOG),
     ),
     query={
         "log_id": TEXT,
@@ -95,7 +95,7 @@ def log() -> Response:
     crc = request.args.get("prev_crc")
     if crc is not None and not _CRC.fullmatch(crc):
         raise InvalidInput.at("prev_crc", "must be 8 hex digits")
-    cursor = Cursor(
+    cursor = LogCursor(
         _matched("log_id", _LOG_ID, "32 hex digits"),
         _number("epoch"),
         _number("from", least=1) - 1,
@@ -119,7 +119,7 @@ def log() -> Response:
 @operation(
     "GET /replication/snapshot",
     replies=(
-        Reply(
+        OperationReply(
             "The newest snapshot, in sections with checksums.",
             {OCTETS: BYTES},
             headers=_ABOUT_SNAPSHOT,

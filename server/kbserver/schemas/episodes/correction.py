@@ -13,7 +13,7 @@ from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.terms import Atom
 from kbserver.schemas.atoms import AtomBody
-from kbserver.schemas.base import Answer, Body, instance, within
+from kbserver.schemas.base import Answer, Body, answer_of, instance, within
 from kbserver.schemas.facts import FactBody, Row
 from kbserver.schemas.fields import (
     WEBHOOK_SHOWN,
@@ -32,6 +32,7 @@ from kbserver.schemas.fields import (
     WriteScope,
 )
 from kbserver.schemas.requests import Budgeted, request_limits
+from kbtypes import episodes
 
 
 class AtomOrText(Forms):
@@ -82,14 +83,12 @@ def _fact(value: Any, name: str, strict: bool) -> Fact:
     return fact
 
 
-class Corrected(Answer):
-    """The fact that was replaced, and the one that is stored now."""
-
-    old = Object("The fact as it was.")
-    new = Object("The fact with the evidence of the old one, and the metadata `corrects`.")
-    reason = Text()
-    commit_seq = Count("Number of the change; 0 in a transaction.", of="seq")
-    timestamp = Time()
+Corrected = answer_of(
+    episodes.CorrectOutcome,
+    "Corrected",
+    old=Object("The fact as it was."),
+    new=Object("The fact with the evidence of the old one, and the metadata `corrects`."),
+)
 
 
 class UndoBody(Budgeted):

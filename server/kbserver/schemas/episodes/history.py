@@ -11,7 +11,7 @@ from kbcore.operations.history.fact_history import (
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.episodes import pattern_of
 from kbserver.pace import reading
-from kbserver.schemas.base import Answer, Body
+from kbserver.schemas.base import Answer, Body, answer_of
 from kbserver.schemas.facts import Row
 from kbserver.schemas.fields import (
     Choice,
@@ -25,6 +25,7 @@ from kbserver.schemas.fields import (
     Time,
     Whole,
 )
+from kbtypes.episodes import FactEvent
 
 LIMIT = Whole(1, MAX_EVENTS)
 OFFSET = Whole(0)
@@ -40,25 +41,18 @@ class HistoryToolBody(Body):
     oldest_first = Flag()
 
 
-class HistoryEvent(Answer):
-    """One event in the history of a fact."""
-
-    event = Choice(*EVENTS)
-    cause = Choice(*CAUSES)
-    at = Time()
-    commit_seq = Count(of="seq")
-    before = One(
+HistoryEvent = answer_of(
+    FactEvent,
+    "HistoryEvent",
+    event=Choice(*EVENTS),
+    cause=Choice(*CAUSES),
+    before=One(
         Row, description="The fact before the event; null if it was not stored.", allow_none=True
-    )
-    after = One(
+    ),
+    after=One(
         Row, description="The fact after the event; null if it is not stored.", allow_none=True
-    )
-    request_id = Text("The idempotency key of the request.", of="request", allow_none=True)
-    transaction = Text("The id of the transaction.", allow_none=True)
-    key = Text("The id of the API key that the change was made with.", allow_none=True)
-    count = Count("Of a purge: the facts that it removed, of any predicate.", allow_none=True)
-    reason = Text("Of a correction: its reason.", allow_none=True)
-    undoes = Count("Of an undo: the commit that it undid.", allow_none=True)
+    ),
+)
 
 
 class HistoryAnswer(Answer):
