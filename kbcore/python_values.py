@@ -9,7 +9,8 @@ from datetime import date, timedelta
 from typing import Any
 
 from kbcore.errors import InvalidInput
-from kbcore.state.episodes.evidence import EVIDENCE_KEY, Evidence
+from kbcore.state.episodes.evidence import Evidence
+from kbcore.state.intervals import RESERVED_KEYS
 from kbcore.timestamps import duration as parsed_duration
 from kbcore.timestamps import instant as parsed
 from kbcore.timestamps import seconds_warning
@@ -166,7 +167,7 @@ def metadata(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidInput.at(name, "must be a dict")
-    if EVIDENCE_KEY in value:
+    if not RESERVED_KEYS.isdisjoint(value):
         raise InvalidInput.at(name, "has a reserved key; evidence is an argument of its own")
     if problem := metadata_problem(value):
         raise InvalidInput.at(name, problem)

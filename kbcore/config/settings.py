@@ -510,6 +510,12 @@ class Config:
         "prose in /context and /context/ingest without a language model; none: refused (501); "
         "episode: stored as said(speaker, text, when)",
     )
+    ingest_conflicts: str = _setting(
+        "NEWEST_WINS",
+        TEXT,
+        "conflictStrategy of facts read in texts, on /context, /context/ingest and /extract: "
+        "KEEP_BOTH, REJECT, NEWEST_WINS, CONFIDENCE, or one of a third-party plugin",
+    )
     context_optimize_enabled: bool = _setting(
         False, BOOLEAN, "serve POST /context/optimize after its sunset on 2026-07-01"
     )

@@ -129,11 +129,15 @@ class Room:
         self.reserve = min(draft.size, most)
 
     @contextmanager
-    def half(self) -> Iterator[None]:
-        """Keep half of the facts and of the text free while the block runs."""
+    def within(self, share: float) -> Iterator[None]:
+        """Limit the facts, one at least, and the text to a share of the budget while a block
+        runs.
+        """
         keep, reserve = self.keep, self.reserve
-        self.keep += self._request.max_facts // 2
-        self.reserve += (self._max_units or 0) // 2
+        most = self._request.max_facts
+        self.keep = max(keep, most - max(int(most * share), 1))
+        if self._max_units is not None:
+            self.reserve = max(reserve, self._max_units - int(self._max_units * share))
         try:
             yield
         finally:

@@ -1,7 +1,8 @@
 """Contradictions: atoms asserted or derived with both signs, and the choice of the winning sign.
 
-The sign with the higher salience wins, then the higher confidence (unknown counts as 1), then the
-newer fact, then the positive sign.
+The sign with the higher priority wins, which only a request sets, then a known confidence that is
+higher than another by at least SURER, then the newer statement, then the positive sign. Reads do
+not decide.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from dataclasses import dataclass
 
 from kbcore.context.ranking import Supply
 from kbcore.reason.budget import Budget
+from kbcore.state.facts import UNSET_PRIORITY
+from kbcore.state.intervals import STATED_KEY
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Attribute
 from kbtypes.windows import Contradiction
+
+SURER = 0.3
+"""Difference of two known confidences from which the higher one decides."""
+
+TOLERANCE = 1e-9
+"""Rounding error of a difference of confidences, such as 0.9 - 0.6."""
 
 LISTED = 1000
 """Contradictions that a window lists; all are counted."""
@@ -27,23 +36,24 @@ Place = tuple[StoredRelation, int]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The known facts of one sign of an atom."""
+    """The known facts of one sign of an atom, last asserted at `stated_at` (epoch milliseconds)."""
 
     salience: float
     confidence: float | None
-    created_at: int
+    stated_at: int
+    priority: float = UNSET_PRIORITY
 
     def beats(self, other: Side, positive: bool) -> bool:
         """Return whether this sign wins; `positive` is True if this is the positive sign."""
-        return self._weight(positive) > other._weight(not positive)
-
-    def _weight(self, positive: bool) -> tuple[float, float, int, bool]:
-        return (
-            self.salience,
-            1.0 if self.confidence is None else self.confidence,
-            self.created_at,
-            positive,
-        )
+        if self.priority != other.priority:
+            return self.priority > other.priority
+        if self.confidence is not None and other.confidence is not None:
+            difference = self.confidence - other.confidence
+            if abs(difference) > SURER - TOLERANCE:
+                return difference > 0
+        if self.stated_at != other.stated_at:
+            return self.stated_at > other.stated_at
+        return positive
 
 
 class Clashes:
@@ -143,12 +153,31 @@ def visible(stored: StoredRelation, row_id: int, at: int) -> bool:
 
 def _sides(supply: Supply, stored: StoredRelation, ids: array[int]) -> list[Side]:
     confidences = stored.relation.attributes(Attribute.CONFIDENCE, ids)
-    placed = supply.placed(stored, ids)
+    priorities = stored.relation.attributes(Attribute.PRIORITY, ids)
+    stated = stated_times(stored, ids)
     return [
         Side(
             supplied.fact.score,
             None if math.isnan(confidence) else confidence,
-            supplied.fact.created_at,
+            stated_at,
+            priority,
         )
-        for supplied, confidence in zip(placed, confidences, strict=True)
+        for supplied, confidence, stated_at, priority in zip(
+            supply.placed(stored, ids), confidences, stated, priorities, strict=True
+        )
+    ]
+
+
+def stated_times(stored: StoredRelation, ids: array[int]) -> list[int]:
+    """Return when facts whose opposite is stored were last asserted, in epoch milliseconds."""
+    created = list(map(int, stored.relation.attributes(Attribute.CREATED_AT, ids)))
+    if not stored.metadata:
+        return created
+    arity, symbols = stored.schema.arity, stored.relation.rows(ids)
+    return [
+        max(
+            at,
+            stored.metadata.get(tuple(symbols[i * arity : (i + 1) * arity]), {}).get(STATED_KEY, 0),
+        )
+        for i, at in enumerate(created)
     ]

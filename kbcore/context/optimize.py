@@ -15,12 +15,12 @@ from kbcore.context.proofs.evidence import Witness
 from kbcore.context.proofs.proofs import GoalProofs
 from kbcore.context.proofs.rules import relevant_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
-from kbcore.context.ranking import Supply
+from kbcore.context.ranking import Supplied, Supply
 from kbcore.context.relevance.questions import goals_of_question
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
-from kbcore.context.selection import Selection
+from kbcore.context.selection import INSTRUCTION_SHARE, Selection
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import QUERY, VIOLATION
 from kbcore.errors import BudgetExceeded, EngineFault, InvalidInput, PredicateFailed
@@ -29,11 +29,19 @@ from kbcore.reason.budget import Budget
 from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.episodes.quoting import quoted
 from kbcore.state.partition import StoredRelation
+from kbcore.state.tenant import Tenant
+from kbplanner.ir.schema import RelationSchema
 from kbtypes.windows import Entry, GoalNote, Window
+
+INSTRUCTION = "instruction"
+"""Predicate of standing instructions: `instruction(who, text)`."""
 
 GOAL_RELEVANCE = 0.9
 """Relevance of answers and of facts that answers depend on, which puts them before all others."""
 
+
+MEANT_ROOM = 0.5
+"""Share of the facts and of the text that the goals which a query means get at most."""
 
 MEANT_SHARE = 4
 """Equal parts of the remaining time, of which the goals that a query means get one."""
@@ -74,12 +82,22 @@ def make_window(
     goals = GoalProofs(request, witness, room, selection, judge)
     if request.with_rules:
         room.reserve_for(visible_rules(tenant, partitions))
+    if request.asker is not None:
+        standing = (
+            fact
+            for fact in _instructions(tenant, supply, request.asker)
+            if not (judge.loses(fact) and request.auto_resolve)
+        )
+        selection.take_instructions(standing, max(1, int(request.max_facts * INSTRUCTION_SHARE)))
     goals.take()
     room.take_notes(goals.notes())
-    if request.query is not None and not request.goals:
-        _take_meant(request, witness, room, selection, judge)
+    is_answered = (
+        request.query is not None
+        and not request.goals
+        and _take_meant(request, witness, room, selection, judge)
+    )
     is_whole = supply.indexed >= 1  # otherwise a match may not be indexed yet
-    is_known = supply.lexical or room.taken
+    is_known = supply.lexical or is_answered
     if request.query is not None and request.min_coverage > 0 and not is_known and is_whole:
         room.take_query_note(GoalNote(QUERY, unanswered=True))
     violated = violations(reasoner, partitions, budget) if shows_violations else []
@@ -126,8 +144,9 @@ def make_window(
 
 def _take_meant(
     request: WindowRequest, witness: Witness, room: Room, selection: Selection, judge: Judge
-) -> None:
-    """Add the answers of goals that the query means, with their proofs, to a part of the window.
+) -> bool:
+    """Add the answers of goals that the query means, with their proofs, to a part of the window;
+    return whether one has an answer.
 
     They are guesses: those that have no answer, that cannot be asked so, or that take too long
     leave no trace.
@@ -137,17 +156,32 @@ def _take_meant(
         witness.reasoner.tenant, supply.partitions, str(request.query), request.asker, budget
     )
     if not meant:
-        return
+        return False
     share = budget.part(MEANT_SHARE)
     guessing = Witness(witness.reasoner, supply, witness.most, share)
-    with room.half():
+    is_answered = False
+    with room.within(MEANT_ROOM):
         for goal in meant:
             guess = GoalProofs(replace(request, goals=(goal,)), guessing, room, selection, judge)
             try:
                 guess.take(is_guess=True)
             except (BudgetExceeded, InvalidInput, PredicateFailed):
                 continue
+            is_answered |= guess.found.total() > 0
     budget.external = budget.external or share.external
+    return is_answered
+
+
+def _instructions(tenant: Tenant, supply: Supply, asker: str) -> list[RankedCandidate]:
+    """Return the stored facts `instruction(asker, text)`, the most salient first."""
+    schema, symbol = RelationSchema(INSTRUCTION, 2, True), tenant.engine.find(asker)
+    standing: list[Supplied] = []
+    for partition in supply.partitions if symbol else ():
+        stored = partition.get(schema)
+        if stored is not None:
+            _, ids = stored.relation.match([symbol, 0])
+            standing += supply.placed(stored, ids)
+    return supply.candidates(sorted(standing, key=lambda fact: fact.order))
 
 
 def window_id(entries: Sequence[Entry]) -> str:

@@ -87,9 +87,10 @@ class WindowRequest:
     `query` is free text: matching facts come first, best match first. Facts below `min_relevance`
     (0 to 1, a share of the best match) do not count as matches. Unless some fact has `min_coverage`
     (0 to 1) of the words of the query, by their weights, no fact does. `asker` is the constant that
-    "I" in the query refers to. `fill` selects whether the capacity left by goals and query is
-    filled with the most salient facts: FILL_NONE, FILL_SALIENCE, or None, which means FILL_NONE if
-    there are goals or a query.
+    "I" in the query refers to; its facts `instruction(asker, text)` come first, in at most a
+    quarter of the facts and of the text. `fill` selects whether the capacity left by goals and
+    query is filled with the most salient facts: FILL_NONE, FILL_SALIENCE, or None, which means
+    FILL_NONE if there are goals or a query.
 
     `goals` are evaluated and their proofs included. `session` names the conversation whose windows
     are compared. `predicates` limits the facts of the window (None: any). `include_rules` adds

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
+
 from kbcore.context.capacity import FactKey, RankedCandidate
-from kbcore.context.contradictions import Clashes, Side
+from kbcore.context.contradictions import Clashes, Side, stated_times
 from kbcore.context.proofs.evidence import Witness
 from kbcore.state.partition import StoredRelation
+from kbplanner.engine.backend import Attribute
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 
@@ -83,4 +86,10 @@ class Judge:
 
 
 def _side(fact: RankedCandidate) -> Side:
-    return Side(fact.salience, fact.row["confidence"], fact.created_at)
+    confidence, ranked = fact.row["confidence"], fact.ranked
+    if ranked is None:
+        return Side(fact.salience, confidence, fact.created_at)
+    row = array("I", [ranked.row_id])
+    priority = ranked.stored.relation.attributes(Attribute.PRIORITY, row)[0]
+    (stated_at,) = stated_times(ranked.stored, row)
+    return Side(fact.salience, confidence, stated_at, priority)

@@ -5,6 +5,7 @@ rank.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from kbcore.context.capacity import RankedCandidate, Room
 from kbcore.context.ranking import Supply
@@ -31,6 +32,9 @@ MAX_REFUSALS = 256
 """Facts in a row that are too long for the rest of `maxTokens`; shorter ones are not searched for
 after that.
 """
+
+INSTRUCTION_SHARE = 0.25
+"""Part of the facts and of the text of a window that standing instructions may take."""
 
 EXAMPLES = 20
 """Facts that did not fit which are named, of those that were looked at."""
@@ -110,6 +114,16 @@ class Selection:
         """Add a violation of a constraint that fits and that a chosen fact takes part in."""
         reason = "a fact in the window violates a constraint"
         self._take(fact, GOAL_RELEVANT, reason, None, VIOLATION)
+
+    def take_instructions(self, facts: Iterable[RankedCandidate], max_facts: int) -> None:
+        """Add standing instructions of the asker that fit into their share of the window."""
+        with self._room.within(INSTRUCTION_SHARE):
+            for fact in islice(facts, max_facts):
+                limit = self._room.refusal([fact])
+                if limit is None:
+                    self._take(fact, GOAL_RELEVANT, "a standing instruction of the asker", None)
+                else:
+                    self._room.cut[limit] += 1
 
     def take_partial(self, fact: RankedCandidate, reason: str, goal: str) -> None:
         """Add a fact that fits and matches part of a rule of a goal without answers."""

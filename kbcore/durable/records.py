@@ -69,12 +69,12 @@ from kbplanner.syntax.scanner import with_quotes
 CHANGES = 1
 """Record type of a change set."""
 
-VERSION = 8
+VERSION = 9
 """Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
 keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`,
 `unsubscribe`, `delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored
-ones.
+ones, 9 `late` facts.
 """
 
 
@@ -316,6 +316,7 @@ def _same(value: Any) -> Any:
 _TUPLE = Codec(_same, tuple)
 _METADATA = Codec(lambda metadata: metadata or None, _same)
 _ABSENT_IF_POSITIVE = Codec(lambda positive: None if positive else True, operator.not_)
+_ABSENT_IF_FALSE = Codec(lambda value: value or None, bool)
 _NEGATED = Codec(operator.not_, operator.not_)
 _REQUEST = Codec(lambda request: [request.key, request.digest], lambda body: RequestKey(*body))
 _ANSWER = Codec(lambda answer: answer and answer_to_json(answer), answer_from_json)
@@ -343,6 +344,7 @@ _FACT = ObjectCodec(
     _optional("c", "confidence"),
     _optional("m", "metadata", _METADATA),
     _optional("e", "evidence", _EVIDENCE),
+    _optional("late", "late", _ABSENT_IF_FALSE),
 )
 
 _ROWS = ListCodec(

@@ -32,9 +32,10 @@ from kbcore.state.changes import (
 )
 from kbcore.state.facts import Row
 from kbcore.state.idempotency import COMMITTED_KEPT_IDS, COMMITTED_KEPT_MS
+from kbcore.state.intervals import earlier_of, with_earlier
 from kbcore.state.overlay import Overlay, ReadSet, scope_names, versions
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import NO_ROW
+from kbplanner.engine.backend import NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 from kbplanner.pacing import YieldNow
@@ -209,8 +210,12 @@ def apply_to_overlay(
     return delta
 
 
-def stored_row(tenant: Tenant, name: FactName) -> Row | None:
-    """Return a stored fact in its external form, None if it does not exist or has expired."""
+def stored_row(tenant: Tenant, name: FactName, *, history: bool = False) -> Row | None:
+    """Return a stored fact in its external form, None if it does not exist or has expired.
+
+    With `history` also one that has ended without a `ttl`, and with its closed intervals in its
+    metadata.
+    """
     scope, predicate, args, positive = name
     partition = tenant.partition(scope)
     stored = partition.get(RelationSchema(predicate, len(args), positive)) if partition else None
@@ -218,9 +223,16 @@ def stored_row(tenant: Tenant, name: FactName) -> Row | None:
     if stored is None or 0 in symbols:
         return None
     ids = stored.relation.locate(symbols, 1)
-    if ids[0] == NO_ROW or (stored.limited and next(stored.windows(ids))[1] <= tenant.at(0)):
+    if ids[0] == NO_ROW:
         return None
-    return stored.rows(tenant.engine, symbols, ids)[0]
+    has_ended = bool(stored.limited) and next(stored.windows(ids))[1] <= tenant.at(0)
+    if has_ended and (not history or stored.relation.attributes(Attribute.TTL, ids)[0]):
+        return None
+    row = stored.rows(tenant.engine, symbols, ids)[0]
+    earlier = earlier_of(stored.metadata.get(tuple(symbols), {})) if history else ()
+    if earlier:
+        row["metadata"] = dict(with_earlier(row["metadata"], earlier))
+    return row
 
 
 class Transactions:

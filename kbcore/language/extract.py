@@ -62,9 +62,10 @@ class ExtractedFacts:
     chunks.
 
     `truncated` is True if there was more than EXTRACTION_MAX_FACTS. `asserted` counts the facts
-    that were new and have been stored, `known` those that were stored before and did not change;
-    both are 0 unless storing was requested. `places` are the chunks in which each fact was read, as
-    spans of the text; `episodes` the ids under which the text was stored with the facts.
+    that were new and have been stored, `known` those that were stored before and did not change,
+    `discarded` those that a conflict strategy did not store; all are 0 unless storing was
+    requested. `places` are the chunks in which each fact was read, as spans of the text;
+    `episodes` the ids under which the text was stored with the facts.
     """
 
     provider: str
@@ -78,6 +79,7 @@ class ExtractedFacts:
     truncated: bool = False
     asserted: int = 0
     known: int = 0
+    discarded: int = 0
     places: dict[tuple[str, tuple[str, ...], bool], list[tuple[int, int]]] = field(
         default_factory=dict
     )

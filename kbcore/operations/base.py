@@ -116,7 +116,7 @@ class TenantHandle:
             for part in budget.slices(facts.row_count):
                 rows = facts.symbols[part.start * arity : part.stop * arity]
                 ids = stored.relation.locate(rows, len(part))
-                result.extend(stored.rows(tenant.engine, rows, ids))
+                result.extend(stored.rows(tenant.engine, rows, ids, options.as_of))
         return result
 
     @property

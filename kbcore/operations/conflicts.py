@@ -56,9 +56,10 @@ class Constraints(Protocol):
 class ConflictResolver:
     """Writer of facts that applies one conflict strategy to those that have rivals.
 
-    `places` returns the places that a fact takes, of which the first is that of its opposite, and
-    `rivals` the stored facts that take such a place in another way. A strategy that refuses every
-    opposite, such as REJECT, also refuses facts that violate `constraints`. Raises InvalidInput
+    `places` returns the places that a fact takes, of which the first is that of its opposite.
+    `intervals` returns a row for each interval of the stored facts that take such a place in
+    another way, or (None) of the fact itself. A strategy that refuses every opposite, such as
+    REJECT, also refuses facts that violate `constraints`. Raises InvalidInput
     that lists the strategies if the name is unknown. `yield_now` is called about once a
     millisecond.
     """
@@ -67,7 +68,7 @@ class ConflictResolver:
         self,
         name: str,
         strategies: Mapping[str, MergeStrategy],
-        rivals: Callable[[Fact, ScopePlace], list[Row]],
+        intervals: Callable[[Fact, ScopePlace | None], list[Row]],
         places: Callable[[Fact], list[ScopePlace]],
         constraints: Constraints,
         clock: Clock,
@@ -81,7 +82,7 @@ class ConflictResolver:
         self._name = name
         self._strategy = strategy
         self._constant = constant_decision(name, strategy)
-        self._rivals = rivals
+        self._intervals = intervals
         self._places = places
         self._constraints = constraints
         self._clock = clock
@@ -96,79 +97,107 @@ class ConflictResolver:
         if self._constant is Keep.BOTH:
             return commit((AssertFacts(tuple(facts)),), None)
         while True:
+            now = self._clock.now_ms()
             try:
                 if self._constant is Keep.REFUSE:
-                    check = partial(self._refuse_opposites, facts)
+                    check = partial(self._refuse_opposites, facts, now)
                     return self._constraints.guarded(facts, commit, check)
-                changes = self._resolve(facts)
-                return commit(changes, partial(self._check_current, facts, changes))
+                changes = self._resolve(facts, now)
+                return commit(changes, partial(self._check_current, facts, changes, now))
             except Outdated:
                 continue
 
-    def _resolve(self, facts: Sequence[Fact]) -> tuple[Change, ...]:
-        """Return the changes that the strategy decides on."""
-        now = self._clock.now_ms()
-        winners: dict[FactKey, Fact] = {}
-        taken: dict[ScopePlace, set[FactKey]] = {}
-        ended: dict[FactKey, EndedFact] = {}
+    def _resolve(self, facts: Sequence[Fact], now: int) -> tuple[Change, ...]:
+        """Return the changes that the strategy decides on.
+
+        Every value holds from its beginning to that of the next newer value of its claim, in
+        whatever order they arrive.
+        """
+        winners: list[Fact] = []
+        ended: dict[tuple[FactKey, int | None], EndedFact] = {}
+        discarded = 0
         for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
             places = self._places(fact)
-            stored = self._beaten(fact, places, now)
-            earlier = [
-                winners[key]
-                for claim in places
-                for key in taken.get(claim, ())
-                if key in winners and claim.are_rivals(fact, key[2], key[3])
+            rivals = [row for claim in places for row in self._intervals(fact, claim)]
+            asserted = [
+                (index, other)
+                for index, other in enumerate(winners)
+                if any(
+                    claim.covers(other) and claim.are_rivals(fact, other.args, other.positive)
+                    for claim in places
+                )
             ]
-            beaten = None if stored is None else self._beaten_new(fact, earlier, now)
-            if stored is None or beaten is None:
+            rows = [*rivals, *(_row(other, _new_standing(other, now)) for _, other in asserted)]
+            settled = self._settled(fact, rows, now)
+            if settled is None:
+                discarded += 1
                 continue
-            for row in stored:
-                name = row["predicate"], tuple(row["args"]), not row["negated"], row["scope"]
-                loser = EndedFact(*name, fact.valid_from)
-                ended.setdefault(loser.key, loser)
-            for other in beaten:
-                winners.pop(other.key, None)
-                if fact.valid_from is not None and _start(other, now) < fact.valid_from:
-                    winners[other.key] = replace(other, valid_until=fact.valid_from)
-            winners[fact.key] = fact
-            for claim in places:
-                taken.setdefault(claim, set()).add(fact.key)
-        stored_again = ended.keys() & winners.keys()
-        gone = tuple(each for key, each in ended.items() if key not in stored_again)
-        names = {fact.key for fact in facts}
-        asserted = AssertFacts(tuple(fact for fact in winners.values()), len(names) - len(winners))
-        return (EndFacts(gone), asserted) if gone else (asserted,)
+            new, beaten = settled
+            start = _start(fact, now)
+            gone = set()
+            for number in beaten:
+                row = rows[number]
+                if number < len(rivals):
+                    name = row["predicate"], tuple(row["args"]), not row["negated"], row["scope"]
+                    loser = EndedFact(*name, fact.valid_from)
+                    ended.setdefault((loser.key, loser.until), loser)
+                    continue
+                index, other = asserted[number - len(rivals)]
+                if _start(other, now) < start:
+                    winners[index] = replace(other, valid_until=start)
+                else:
+                    gone.add(index)
+            discarded += len(gone)
+            for index, other in enumerate(winners):
+                if other.key == new.key and _meet(
+                    _new_standing(new, now), _new_standing(other, now)
+                ):
+                    gone.add(index)
+            winners = [other for index, other in enumerate(winners) if index not in gone]
+            winners.append(new)
+        starts = {fact.key: _start(fact, now) for fact in winners}
+        ends = tuple(
+            each
+            for each in ended.values()
+            if starts.get(each.key) is None
+            or starts[each.key] > (now if each.until is None else each.until)
+        )
+        assertion = AssertFacts(tuple(winners), discarded)
+        return (EndFacts(ends), assertion) if ends else (assertion,)
 
-    def _beaten(self, fact: Fact, places: Sequence[ScopePlace], now: int) -> list[Row] | None:
-        """Return the stored facts that end because of a new one, None if the new one is
-        discarded.
+    def _settled(
+        self, fact: Fact, rivals: Sequence[Row], now: int
+    ) -> tuple[Fact, list[int]] | None:
+        """Return a fact with the interval in which it is stored, and the numbers of the rivals
+        that end when it begins; None if the fact is discarded.
+
+        `rivals` has an entry for each interval of a rival.
         """
-        new = _new_standing(fact, now)
-        beaten = []
-        for claim in places:
-            for row in self._rivals(fact, claim):
-                old = _stored_standing(row)
-                decision = self._decide(fact, new, old, row) if _meet(new, old) else Keep.BOTH
-                if decision is Keep.TARGET:
-                    return None
-                if decision is Keep.SOURCE:
-                    beaten.append(row)
-        return beaten
-
-    def _beaten_new(self, fact: Fact, earlier: Sequence[Fact], now: int) -> list[Fact] | None:
-        """Return the facts of the same request that a later one beats, None if it is discarded."""
-        new = _new_standing(fact, now)
-        beaten = []
-        for other in earlier:
-            old = _new_standing(other, now)
-            row = _row(other, old)
+        new, beaten, bound = _new_standing(fact, now), [], None
+        for number, row in enumerate(rivals):
+            old = _stored_standing(row)
             decision = self._decide(fact, new, old, row) if _meet(new, old) else Keep.BOTH
-            if decision is Keep.TARGET:
+            if decision is Keep.BOTH:
+                continue
+            if old.valid_from > new.valid_from:
+                bound = old.valid_from if bound is None else min(bound, old.valid_from)
+            elif decision is Keep.TARGET:
                 return None
-            if decision is Keep.SOURCE:
-                beaten.append(other)
-        return beaten
+            else:
+                beaten.append(number)
+        own = self._intervals(fact, None)
+        until = fact.valid_until if bound is None else min(bound, fact.valid_until or bound)
+        running = [
+            row["validFrom"]
+            for row in own
+            if row["validFrom"] <= new.valid_from
+            and (row["validUntil"] is None or new.valid_from < row["validUntil"])
+        ]
+        # A value that is stated again keeps its beginning.
+        begin = running[-1] if running and fact.ttl is None else fact.valid_from
+        if until is not None and any(row["validFrom"] >= until for row in own):
+            return replace(fact, valid_from=new.valid_from, valid_until=until, late=True), beaten
+        return replace(fact, valid_from=begin, valid_until=until), beaten
 
     def _decide(self, fact: Fact, new: ConflictingFact, old: ConflictingFact, row: Row) -> Keep:
         """Return the decision about a fact and a rival, whose row is `row`."""
@@ -185,14 +214,16 @@ class ConflictResolver:
             )
         return decision
 
-    def _check_current(self, facts: Sequence[Fact], changes: tuple[Change, ...]) -> None:
-        if self._resolve(facts) != changes:
+    def _check_current(self, facts: Sequence[Fact], changes: tuple[Change, ...], now: int) -> None:
+        if self._resolve(facts, now) != changes:
             raise Outdated("the rivals have changed")
 
-    def _refuse_opposites(self, facts: Sequence[Fact]) -> None:
+    def _refuse_opposites(self, facts: Sequence[Fact], now: int) -> None:
         for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
-            for row in self._rivals(fact, self._places(fact)[0]):
-                raise _contradiction(row)
+            for row in self._intervals(fact, self._places(fact)[0]):
+                until = row["validUntil"]
+                if row["validFrom"] <= now and (until is None or now < until):
+                    raise _contradiction(row)
 
 
 def _start(fact: Fact, now: int) -> int:

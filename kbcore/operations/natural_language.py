@@ -63,7 +63,8 @@ class Ingestion(Generic[Changes]):
     the facts in `facts` that hold such lines as they are. `extracted` is the language model's
     result for the prose, None if no model was called; its facts are also in `facts`. `changes` are
     those since the session's last window, None if there was none. `recorded` are the ids of the
-    episodes under which the text was stored, if facts were read in it.
+    episodes under which the text was stored, if facts were read in it. `discarded` counts the facts
+    that a conflict strategy did not store.
     """
 
     facts: tuple[Fact, ...]
@@ -75,6 +76,7 @@ class Ingestion(Generic[Changes]):
     extracted: ExtractedFacts | None = field(default=None)
     episodes: int = 0
     recorded: tuple[str, ...] = ()
+    discarded: int = 0
 
 
 class NaturalLanguage(TenantHandle, ABC):
@@ -113,10 +115,12 @@ class NaturalLanguage(TenantHandle, ABC):
         defined: Iterable[tuple[str, int]] = (),
         supports: Supports | None = None,
         request_limits: RequestLimits | None = None,
+        *,
+        conflict: str = ...,
     ) -> RulesOutcome:
         """Store rules, and facts and their evidence with them, all or none."""
 
-    def extract(
+    def extract(  # noqa: PLR0913  three of them are about the text
         self,
         text: str,
         *,
@@ -126,19 +130,22 @@ class NaturalLanguage(TenantHandle, ABC):
         context: str | None = None,
         source: Source | None = None,
         request_limits: RequestLimits | None = None,
+        conflict: str | None = None,
     ) -> ExtractedFacts:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
         With `store`, new facts and the rules are written to `scope` in one change set; facts that
         are already stored do not change. The text is stored as an episode of `source`, and the
-        facts are valid from its time, if given. `context` is a hint for the model. `failures` of
-        the result lists the pieces that failed.
+        facts are valid from its time, if given. `conflict` is their conflict strategy,
+        INGEST_CONFLICTS by default. `context` is a hint for the model. `failures` of the result
+        lists the pieces that failed.
 
         Raises ModelNotConfigured, ModelFailed if every piece failed, RateLimited, TooLarge,
         BudgetExceeded, and, with `store`, ReadOnlyFollower before the model is called.
         """
         if store:
             self._services.refuse_on_follower()
+        conflict = self._conflict_strategy(conflict)
         model = self._model()
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "names one partition: extracted facts belong to it")
@@ -156,7 +163,7 @@ class NaturalLanguage(TenantHandle, ABC):
             recording = self._recording(transcript, origin.session, None, yield_now)
             spans = _sentences(text, extracted, yield_now)
             evidence = _Evidence(transcript, recording, spans)
-            extracted.asserted = self._store(extracted, new_facts, evidence)
+            self._store(extracted, new_facts, evidence, conflict)
         return extracted
 
     def synthesize(
@@ -204,6 +211,7 @@ class NaturalLanguage(TenantHandle, ABC):
         hint: str | None = None,
         request_limits: RequestLimits | None = None,
         source: Source | None = None,
+        conflict: str | None = None,
     ) -> Ingestion[WindowDiff]:
         """Store the facts and rules of a text or of messages, all or none, and return a window made
         afterwards.
@@ -216,6 +224,7 @@ class NaturalLanguage(TenantHandle, ABC):
         episodes and is the evidence of the facts, each with its line or sentence. Of a text those
         with facts are stored, of messages all. Messages that are stored already are left out: those
         with the id of an episode, and those without ids with which the session begins.
+        `conflict` is the conflict strategy of the facts, INGEST_CONFLICTS by default.
 
         Raises ModelNotConfigured if the text is only prose that is skipped, ModelFailed if
         the model could read none of the prose, InvalidInput for a rule that is refused,
@@ -226,6 +235,7 @@ class NaturalLanguage(TenantHandle, ABC):
         self._services.refuse_on_follower()
         self._check_writable(request.scope)
         check_request(request)
+        conflict = self._conflict_strategy(conflict)
         yield_now = self._deadline(request_limits)
         origin = source or Source(session=request.session)
         now = self._services.clock.now_ms()
@@ -267,7 +277,9 @@ class NaturalLanguage(TenantHandle, ABC):
             transcript, origin.session, now if is_list or episodes else None, yield_now
         )
         evidence = _Evidence(transcript, recording, statements.spans, is_whole=is_list)
-        done = self._ingested(statements, extracted, new, request, (evidence, request_limits))
+        done = self._ingested(
+            statements, extracted, new, request, (evidence, request_limits, conflict)
+        )
         return replace(done, episodes=episodes)
 
     # -- inside ------------------------------------------------------------------------------------
@@ -278,9 +290,9 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted: ExtractedFacts | None,
         new: list[Fact],
         request: WindowRequest,
-        recorded: tuple[_Evidence, RequestLimits | None],
+        recorded: tuple[_Evidence, RequestLimits | None, str],
     ) -> Ingestion[WindowDiff]:
-        evidence, request_limits = recorded
+        evidence, request_limits, conflict = recorded
         yield_now = self._deadline(request_limits)
         parsed = (
             set()
@@ -291,15 +303,20 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted_facts = () if extracted is None else extracted.facts
         listed = [fact for fact in extracted_facts if _signed_atom(fact) not in parsed]
         rules: tuple[StoredDefinition, ...] = ()
-        asserted = 0
+        asserted = discarded = 0
         known = [fact for fact in listed if fact not in new_facts]
         supports, facts = evidence.supports([*statements.facts, *new_facts], known, yield_now)
         dated = tuple(facts[: len(statements.facts)])
         if statements.rules or facts or listed or supports.episodes:
             stored = self.assert_rules(
-                statements.rules, facts, supports=supports, request_limits=request_limits
+                statements.rules,
+                facts,
+                supports=supports,
+                request_limits=request_limits,
+                conflict=conflict,
             )
             rules, asserted = stored.rules, stored.asserted
+            discarded = stored.discarded
             let_go(facts, self._services.yield_now)
             let_go(statements.spans, self._services.yield_now)
         window, changes = self.context_with_changes(request, request_limits=request_limits)
@@ -313,7 +330,18 @@ class NaturalLanguage(TenantHandle, ABC):
             changes,
             extracted,
             recorded=tuple(episode.id for episode in supports.episodes),
+            discarded=discarded,
         )
+
+    def _conflict_strategy(self, name: str | None) -> str:
+        """Return the strategy of facts read in texts; raises InvalidInput for an unknown one."""
+        name = self._services.config.ingest_conflicts if name is None else name
+        strategies = self._services.plugins.conflict_strategies()
+        if name not in strategies:
+            raise InvalidInput.at(
+                "conflictStrategy", f"must be one of {', '.join(sorted(strategies))}"
+            )
+        return name
 
     def _transcript(
         self, messages: Sequence[Message], source: Source, yield_now: YieldNow
@@ -407,25 +435,28 @@ class NaturalLanguage(TenantHandle, ABC):
         extracted: ExtractedFacts,
         new_facts: list[Fact],
         evidence: _Evidence,
-    ) -> int:
-        """Store extracted facts and rules; rules that conflict with stored rules are refused.
+        conflict: str,
+    ) -> None:
+        """Store extracted facts and rules, and note how many facts were new and how many were
+        discarded; rules that conflict with stored rules are refused.
 
-        The facts are stored even if the rules are refused. Return the number of new facts.
+        The facts are stored even if the rules are refused.
         """
         known = [fact for fact in extracted.facts if fact not in new_facts]
         supports, facts = evidence.supports(new_facts, known, self._services.yield_now)
         if not facts and not extracted.rules and not supports.known:
-            return 0
+            return
         extracted.episodes = tuple(episode.id for episode in supports.episodes)
         try:
-            return self.assert_rules(extracted.rules, facts, supports=supports).asserted
+            stored = self.assert_rules(extracted.rules, facts, supports=supports, conflict=conflict)
         except InvalidInput as error:
             if not extracted.rules:
                 raise
             extracted.refuse_rules(error.message)
-        if not facts and not supports.known:
-            return 0
-        return self.assert_rules((), facts, supports=supports).asserted
+            if not facts and not supports.known:
+                return
+            stored = self.assert_rules((), facts, supports=supports, conflict=conflict)
+        extracted.asserted, extracted.discarded = stored.asserted, stored.discarded
 
     def _premises(self, row: Row) -> tuple[str | None, list[Row]]:
         """Return the rule that derives a conclusion, and the stored facts of one of its proofs."""

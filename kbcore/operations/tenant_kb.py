@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -53,6 +53,7 @@ from kbcore.state.changes import (
     AssertRules,
     Change,
     DeclarePhrases,
+    Delta,
     RetractFact,
     RetractPattern,
     RetractRule,
@@ -71,6 +72,7 @@ from kbcore.state.rulebook import (
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.check.lint import lint
 from kbplanner.check.texts import GOAL, KINDS, PROGRAM, StoredProgram, check_goal
+from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
@@ -137,19 +139,11 @@ class TenantKB(
                     if fact.positive
                 )
             facts = self._with_evidence(facts, yield_now=yield_now)
+        self._check_intervals(facts, yield_now)
         if conflict == KEEP_BOTH:
             delta = self._commit((AssertFacts(tuple(facts)),), yield_now=yield_now)
         else:
-            strategies = self._services.plugins.conflict_strategies()
-            resolver = ConflictResolver(
-                conflict,
-                strategies,
-                self._stored_rivals,
-                self._places,
-                self._constraints(),
-                self._services.clock,
-                yield_now,
-            )
+            resolver = self._resolver(conflict, (), yield_now)
             delta = resolver.write(facts, partial(self._commit, yield_now=yield_now))
         return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
 
@@ -171,8 +165,13 @@ class TenantKB(
         defined: Iterable[tuple[str, int]] = (),
         supports: Supports | None = None,
         request_limits: RequestLimits | None = None,
+        *,
+        conflict: str = KEEP_BOTH,
     ) -> RulesOutcome:
         """Store rules and phrases, and facts and their evidence with them, all or none.
+
+        `conflict` is the strategy for the facts, as for `assert_facts`; keys that the rules declare
+        count too.
 
         `defined` are predicates (name, arity) that are about to get facts or rules; no warning
         calls them unknown. Raises InvalidInput, with the variable or the cycle, if a rule is
@@ -181,6 +180,7 @@ class TenantKB(
         episodes = () if supports is None else supports.episodes
         yield_now = self._deadline(request_limits)
         facts = self._with_evidence(facts, episodes, yield_now)
+        self._check_intervals(facts, yield_now)
         phrases = _checked_phrases(rules)
         own = [each for each in rules if isinstance(each, Rule)]
         warnings, later = self._rule_warnings(
@@ -217,15 +217,28 @@ class TenantKB(
             changes.append(AddEvidence(supports.known))
         if phrases:
             changes.append(DeclarePhrases(tuple(phrases)))
-        if facts or not changes:
-            changes.append(AssertFacts(tuple(facts)))
+        if not facts and not changes:
+            changes.append(AssertFacts(()))
 
         cycles: list[tuple[str, ...]] = []
 
         def check() -> None:
             cycles[:] = self._read_tenant().rules.check(stored, self._modes(), yield_now)
 
-        delta = self._commit(tuple(changes), check=check, yield_now=yield_now)
+        def commit(of_facts: tuple[Change, ...], check_facts: Callable[[], None] | None) -> Delta:
+            def checks() -> None:
+                check()
+                if check_facts is not None:
+                    check_facts()
+
+            return self._commit((*changes, *of_facts), check=checks, yield_now=yield_now)
+
+        if not facts:
+            delta = commit((), None)
+        elif conflict == KEEP_BOTH:
+            delta = commit((AssertFacts(tuple(facts)),), None)
+        else:
+            delta = self._resolver(conflict, own, yield_now).write(facts, commit)
         warnings += self._read_tenant().rules.endless(stored, self._services.yield_now)
         warnings += [
             RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
@@ -235,7 +248,9 @@ class TenantKB(
         definitions = tuple(
             stored_phrase(each) if isinstance(each, Phrase) else next(of_rules) for each in rules
         )
-        return RulesOutcome(definitions, texts, delta.asserted, delta.updated, delta.at)
+        return RulesOutcome(
+            definitions, texts, delta.asserted, delta.updated, delta.at, delta.discarded
+        )
 
     def execute(
         self,
@@ -567,18 +582,65 @@ class TenantKB(
             self._services.predicates,
         )
 
-    def _places(self, fact: Fact) -> list[ScopePlace]:
-        tenant = self._read_tenant()
-        with tenant.lock.read():
-            rules = tenant.rules.visible(fact.scope)
-        own = rules.rules if SCHEMA in rules.derived else ()
-        return list(places_of(fact, own))
+    def _resolver(
+        self, conflict: str, new_rules: Sequence[Rule], yield_now: YieldNow
+    ) -> ConflictResolver:
+        """Return the writer of facts of a strategy; `new_rules` are stored with the facts."""
 
-    def _stored_rivals(self, fact: Fact, claim: ScopePlace) -> list[Row]:
-        rows = self.query_rows(
-            fact.predicate, claim.pattern, positive=claim.sign_of_rivals(fact), scope=fact.scope
+        def places(fact: Fact) -> list[ScopePlace]:
+            tenant = self._read_tenant()
+            with tenant.lock.read():
+                rules = tenant.rules.visible(fact.scope)
+            known = rules.rules if SCHEMA in rules.derived else ()
+            new = (rule for rule in new_rules if rule.scope in (None, fact.scope))
+            return list(places_of(fact, chain(known, new)))
+
+        return ConflictResolver(
+            conflict,
+            self._services.plugins.conflict_strategies(),
+            self._intervals,
+            places,
+            self._constraints(),
+            self._services.clock,
+            yield_now,
         )
-        return [row for row in rows if claim.are_rivals(fact, row["args"], not row["negated"])]
+
+    def _check_intervals(self, facts: Sequence[Fact], yield_now: YieldNow) -> None:
+        """Raise InvalidInput for a fact whose interval is empty.
+
+        Without `valid_from` a fact begins now, or at the beginning that it has if it is stored.
+        """
+        for fact in facts if len(facts) == 1 else paced(facts, yield_now, FACTS_PER_YIELD):
+            until, start = fact.valid_until, fact.valid_from
+            if until is None:
+                continue
+            if start is None and until <= self._services.clock.now_ms():
+                start = max(
+                    (row["validFrom"] for row in self._intervals(fact, None)), default=until
+                )
+            if start is not None and until <= start:
+                raise InvalidInput.at(
+                    "validUntil",
+                    "must be after validFrom, which is now for a new fact without one",
+                )
+
+    def _intervals(self, fact: Fact, claim: ScopePlace | None) -> list[Row]:
+        """Return a row for each interval of the rivals of a fact at a place, or (None) of the fact
+        itself, the oldest interval of a fact first.
+        """
+        positive = fact.positive if claim is None else claim.sign_of_rivals(fact)
+        pattern = fact.args if claim is None else claim.pattern
+        with self._reads(None) as (tenant, budget):
+            (partition,) = self._partitions(tenant, fact.scope)
+            symbols = goal_pattern(pattern, tenant.find)
+            stored = partition.named(fact.predicate, len(fact.args), positive)
+            if symbols is None or not stored:
+                return []
+            rows, ids = stored[0].relation.match(symbols, hidden=True, yield_now=budget.yield_now)
+            intervals = stored[0].intervals(tenant.engine, rows, ids)
+        if claim is None:
+            return intervals
+        return [row for row in intervals if claim.are_rivals(fact, row["args"], not row["negated"])]
 
 
 def warning_texts(warnings: Iterable[RuleWarning]) -> tuple[str, ...]:

@@ -87,6 +87,7 @@ class PythonContext(PythonHandle):
         timeout_ms: int | None = None,
         speaker: str | None = None,
         at: Instant | None = None,
+        conflict: str | None = None,
         **options: Unpack[WindowOptions],
     ) -> Ingestion[ContextDiff]:
         """Store the facts and rules of a text or of messages, all or none.
@@ -95,7 +96,9 @@ class PythonContext(PythonHandle):
         with `hint`. Without a model, prose is skipped, or stored as facts `said(speaker, text,
         when)` with the setting EXTRACTION_FALLBACK=episode. The result has the `facts` and `rules`,
         the numbers of the `unread` lines, a `window` made with the options of `context`, and its
-        `changes` since the last window of the session.
+        `changes` since the last window of the session. `conflict` is the conflict strategy of the
+        facts, as for `tell`; by default that of the setting INGEST_CONFLICTS, so that a new value
+        of a declared `@key` ends the older one.
 
         A message is a text or a chat message: a dict with `role`, `content` (a text, or a list of
         parts with text) and optionally `name`, `at` and `id`. `speaker` (the name of the user),
@@ -118,6 +121,7 @@ class PythonContext(PythonHandle):
                 hint=hint,
                 request_limits=limits,
                 source=Source(speaker, instant("at", at), request.session),
+                conflict=conflict,
             )
         changes = None if ingested.changes is None else _with_text(ingested.changes)
         return replace(cast("Ingestion[ContextDiff]", ingested), changes=changes)

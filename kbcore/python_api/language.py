@@ -27,12 +27,14 @@ class PythonLanguage(PythonHandle):
         at: Instant | None = None,
         session: str | None = None,
         timeout_ms: int | None = None,
+        conflict: str | None = None,
     ) -> ExtractedFacts:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
         With `store` the facts and rules are stored in `scope`, and the text is stored as an episode
-        that `speaker` said at `at` in `session`; the facts are valid from `at`. `context` is a hint
-        for the model. Raises InvalidInput, ModelNotConfigured, ModelFailed.
+        that `speaker` said at `at` in `session`; the facts are valid from `at`. `conflict` is their
+        conflict strategy, as for `tell`, INGEST_CONFLICTS by default. `context` is a hint for the
+        model. Raises InvalidInput, ModelNotConfigured, ModelFailed.
         """
         if speaker is not None:
             check_speaker("speaker", text_of("speaker", speaker))
@@ -44,6 +46,7 @@ class PythonLanguage(PythonHandle):
             context=context,
             source=Source(speaker, instant("at", at), session),
             request_limits=request_limits(timeout_ms),
+            conflict=conflict,
         )
 
     def synthesize(

@@ -56,7 +56,8 @@ def valid_rows(
     valid, valid_ids = array("I"), array("I")
     for part in budget.slices(len(ids)):
         part_ids = ids[part.start : part.stop]
-        for i, (start, end) in zip(part, stored.windows(part_ids), strict=True):
+        part_rows = rows[part.start * arity : part.stop * arity]
+        for i, (start, end) in zip(part, stored.windows_at(part_rows, part_ids, at), strict=True):
             if start <= at < end:
                 valid.extend(rows[i * arity : (i + 1) * arity])
                 valid_ids.append(ids[i])

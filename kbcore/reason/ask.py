@@ -652,11 +652,10 @@ class Reasoner:
         for i in range(count):
             row_id = ids[i : i + 1]
             if stored and row_id[0] != NO_ROW:
-                start, end = next(stored.windows(row_id))
+                row = rows[i * arity : (i + 1) * arity]
+                start, end = next(stored.windows_at(row, row_id, at))
                 if start <= at < end:
-                    result.extend(
-                        stored.rows(self.tenant.engine, rows[i * arity : (i + 1) * arity], row_id)
-                    )
+                    result.extend(stored.rows(self.tenant.engine, row, row_id, at))
                     continue
             result.append(derived_row(atom, texts[i * arity : (i + 1) * arity], partition.name))
         return result

@@ -114,7 +114,7 @@ class NeighbourSearch:
         for group, start, stop in zip(groups, starts, stops, strict=True):
             if start < stop:
                 rows, ids = self._read(group, start, stop)
-                facts.extend(group.stored.rows(self._tenant.engine, rows, ids))
+                facts.extend(group.stored.rows(self._tenant.engine, rows, ids, self._options.as_of))
                 self._budget.yield_now()
         predicates = [AroundCount(*key, count) for key, count in counts.items()]
         return FactsAround(constant, facts, predicates)

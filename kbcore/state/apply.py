@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kbcore.state.changes import (
@@ -36,14 +37,15 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.episodes.applying import add_episodes, add_evidence, purge, restore_facts
-from kbcore.state.episodes.evidence import evidence_of, union, with_evidence
+from kbcore.state.episodes.evidence import evidence_of, union, with_evidence, without_evidence
 from kbcore.state.eviction import end_facts, evict, set_priority
 from kbcore.state.facts import UNSET_PRIORITY, Fact, FactRows
+from kbcore.state.intervals import STATED_KEY, Interval, earlier_of, with_earlier
 from kbcore.state.merging.scopes import change_scopes
 from kbcore.state.partition import StoredRelation, located
 from kbcore.state.subscriptions import StatePosition
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import YieldNow, go_on, in_parts, paced
@@ -191,6 +193,7 @@ def _assert_rows(
             before, ids, added = _add(tenant, stored, symbols, len(rows), at, delta)
             if added < len(rows):
                 _assert_again(tenant, stored, rows, (symbols, ids, before), at, delta, yield_now)
+            _contest(tenant, stored, symbols, ids, at)
 
 
 def _assert_again(
@@ -242,6 +245,7 @@ def _insert(
     before, ids, added = _add(tenant, stored, symbols, len(facts), at, delta)
     if added == len(facts):
         _describe_new(tenant, stored, symbols, ids, facts, at)
+        _contest(tenant, stored, symbols, ids, at)
         return
     arity = stored.schema.arity
     seen = before
@@ -254,6 +258,7 @@ def _insert(
             _describe(tenant, stored, row, ids[i : i + 1], fact, at, again)
             if again and delta.retold is not None:
                 delta.retold[fact.key] = _created(stored, ids[i : i + 1])
+    _contest(tenant, stored, symbols, ids, at)
 
 
 def _describe_new(
@@ -330,6 +335,7 @@ def replay_rows(
         row = tuple(symbols[index * arity : (index + 1) * arity])
         fact = Fact(schema.predicate, (), schema.positive, scope)
         _describe(tenant, stored, row, ids[index : index + 1], fact, times[index], True)
+        _contest(tenant, stored, array("I", row), ids[index : index + 1], times[index])
 
 
 def _end(fact: Fact, at: int) -> int:
@@ -373,8 +379,32 @@ def _describe(
     tenant.changed(0, stored)
     relation = stored.relation
     limited = fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None
+    before = stored.metadata.get(row, {}) if again else {}
+    earlier = earlier_of(before)
+    begin, end = beginning_cell(fact.valid_from), _end(fact, at)
     if again:
-        if row in stored.limited and next(stored.windows(ids))[1] <= at:
+        start, until, ttl = _window(stored, ids)
+        if _is_earlier(fact, start, until):
+            values = without_evidence(before)
+            closed = Interval(fact.valid_from or 0, end, at, fact.confidence, fact.metadata)
+            described = _metadata(tenant, replace(fact, metadata=values), before)
+            if STATED_KEY in before:
+                described = {**described, STATED_KEY: before[STATED_KEY]}
+            stored.describe(row, with_earlier(described, [*earlier, closed]))
+            stored.limited.add(row)
+            tenant.limit(stored, row)
+            return
+        closes = fact.valid_from is None and fact.valid_until is not None and fact.ttl is None
+        new_start = at if fact.valid_from is None else fact.valid_from
+        is_over = until <= at and not (closes and end <= at)
+        if is_over or (until <= new_start and not closes):
+            if not ttl:
+                earlier.append(_past(stored, row, ids, min(until, new_start)))
+        elif closes:
+            begin = int(relation.attributes(Attribute.VALID_FROM, ids)[0])
+        elif fact.ttl is None and fact.valid_from is not None and fact.valid_until is None:
+            end = FOREVER if ttl else until
+        if is_over:
             relation.set_attribute(Attribute.CREATED_AT, ids, [at])
             relation.set_attribute(Attribute.ACCESSES, ids, [1])
             relation.set_attribute(Attribute.PRIORITY, ids, [UNSET_PRIORITY])
@@ -383,19 +413,78 @@ def _describe(
             relation.set_attribute(Attribute.ACCESSES, ids, [int(accesses) + 1])
         relation.set_attribute(Attribute.LAST_ACCESS, ids, [at])
     if fact.metadata or fact.evidence or again:
-        stored.describe(row, _metadata(tenant, fact, stored.metadata.get(row) if again else None))
+        stored.describe(row, with_earlier(_metadata(tenant, fact, before), earlier))
     if fact.confidence is not None or again:
         relation.set_attribute(
             Attribute.CONFIDENCE, ids, [UNKNOWN if fact.confidence is None else fact.confidence]
         )
     if limited or row in stored.limited:
         relation.set_attribute(Attribute.TTL, ids, [fact.ttl or 0])
-        relation.set_attribute(Attribute.VALID_FROM, ids, [beginning_cell(fact.valid_from)])
-        relation.set_attribute(Attribute.VALID_UNTIL, ids, [_end(fact, at)])
+        relation.set_attribute(Attribute.VALID_FROM, ids, [begin])
+        relation.set_attribute(Attribute.VALID_UNTIL, ids, [end])
         stored.limited.add(row)
         tenant.limit(stored, row)
-        if not limited:
+        if not limited and not earlier:
             stored.limited.discard(row)
+
+
+def _window(stored: StoredRelation, ids: array[int]) -> tuple[int, int, int]:
+    """Return the newest interval of a stored fact, and its `ttl` or 0."""
+    start, until = next(stored.windows(ids))
+    return start, until, int(stored.relation.attributes(Attribute.TTL, ids)[0])
+
+
+def _is_earlier(fact: Fact, start: int, until: int) -> bool:
+    """Return True if an assertion names an interval that ends before the newest one of the fact
+    begins.
+    """
+    return (
+        fact.late
+        and fact.valid_from is not None
+        and fact.valid_until is not None
+        and fact.valid_from < fact.valid_until <= start < until
+    )
+
+
+def _past(stored: StoredRelation, row: tuple[int, ...], ids: array[int], until: int) -> Interval:
+    """Return the newest interval of a stored fact as a closed one that ends at `until`."""
+    created, confidence = (
+        stored.relation.attributes(each, ids)[0]
+        for each in (Attribute.CREATED_AT, Attribute.CONFIDENCE)
+    )
+    return Interval(
+        next(stored.windows(ids))[0],
+        until,
+        int(created),
+        None if confidence != confidence else confidence,
+        dict(without_evidence(stored.metadata.get(row, {}))),
+    )
+
+
+def _contest(
+    tenant: Tenant, stored: StoredRelation, symbols: array[int], ids: array[int], at: int
+) -> None:
+    """Make asserted facts whose opposite is stored the newer statements, with at least as many
+    accesses, so that earlier reads of the opposite do not count against them.
+    """
+    partition = tenant.partition(stored.scope)
+    opposite = None if partition is None else partition.get(stored.schema.opposite)
+    if opposite is None or not opposite.relation.counts().live:
+        return
+    arity, relation = stored.schema.arity, stored.relation
+    others = opposite.relation.locate(symbols, len(ids))
+    for index, other in enumerate(others):
+        if other == NO_ROW:
+            continue
+        own = ids[index : index + 1]
+        accesses = max(
+            int(opposite.relation.attributes(Attribute.ACCESSES, others[index : index + 1])[0]),
+            int(relation.attributes(Attribute.ACCESSES, own)[0]),
+        )
+        relation.set_attribute(Attribute.ACCESSES, own, [accesses])
+        if _created(stored, own) != at:
+            row = tuple(symbols[index * arity : (index + 1) * arity])
+            stored.describe(row, {**stored.metadata.get(row, {}), STATED_KEY: at})
 
 
 def _metadata(tenant: Tenant, fact: Fact, before: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 
 from kbcore.state.changes import EndFacts, EvictFacts, SetPriority
+from kbcore.state.intervals import earlier_of, interval_at, with_earlier
 from kbcore.state.partition import located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
@@ -50,7 +51,7 @@ def set_priority(tenant: Tenant, change: SetPriority) -> None:
 
 
 def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) -> None:
-    """End the validity of the stored facts that a change names, not after the end they have."""
+    """End the interval of each named fact that contains the given time, not after its own end."""
     for fact in paced(change.facts, yield_now, GROUPS_PER_YIELD):
         partition = tenant.partition(fact.scope)
         schema = RelationSchema(fact.predicate, len(fact.args), fact.positive)
@@ -64,7 +65,18 @@ def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) ->
         stored = partition.writable(schema)
         ids = stored.relation.locate(symbols, 1)
         begin, end = next(stored.windows(ids))
-        until = max(begin, at if fact.until is None else fact.until)
+        until = at if fact.until is None else fact.until
+        metadata = stored.metadata.get(row, {})
+        if until < begin and interval_at(metadata, until) is not None:
+            cut = [
+                each._replace(end=until) if each.start <= until < each.end else each
+                for each in earlier_of(metadata)
+            ]
+            stored.describe(row, with_earlier(metadata, cut))
+            tenant.limit(stored, row)
+            tenant.changed(0, stored)
+            continue
+        until = max(begin, until)
         stored.relation.set_attribute(Attribute.VALID_UNTIL, ids, [min(end, until)])
         stored.limited.add(row)
         tenant.limit(stored, row)

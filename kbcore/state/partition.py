@@ -8,8 +8,8 @@ from math import isnan
 from typing import Any
 from weakref import WeakSet
 
-from kbcore.state.episodes.evidence import EVIDENCE_KEY
 from kbcore.state.facts import Row
+from kbcore.state.intervals import EARLIER_KEY, EVIDENCE_KEY, STATED_KEY, earlier_of, interval_at
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema
@@ -94,8 +94,12 @@ def _external(
     symbols: array[int],
     columns: Sequence[Sequence[int] | Sequence[float]],
     metadata: Mapping[RowKey, Mapping[str, Any]] | MetadataThen | None,
+    as_of: int | None = None,
 ) -> list[Row]:
-    """Return facts in their external form, from their texts, symbols and cells of _SHOWN."""
+    """Return facts in their external form, from their texts, symbols and cells of _SHOWN.
+
+    With `as_of`, a fact whose closed interval contains that time has the values of the interval.
+    """
     created, starts, ends, ttls, confidences = columns
     arity, count = schema.arity, len(created)
     bounds = range(0, arity * count, arity) if arity else [0] * count
@@ -135,9 +139,28 @@ def _external(
     rows: list[Row] = dicts_of(template, count, cells)
     if metadata:
         for row in rows:
-            if EVIDENCE_KEY in row["metadata"]:
-                row["evidence"] = [dict(span) for span in row["metadata"].pop(EVIDENCE_KEY)]
+            evidence = row["metadata"].pop(EVIDENCE_KEY, None)
+            if as_of is not None and EARLIER_KEY in row["metadata"]:
+                _show_interval(row, as_of)
+            row["metadata"].pop(EARLIER_KEY, None)
+            row["metadata"].pop(STATED_KEY, None)
+            if evidence is not None:
+                row["evidence"] = [dict(span) for span in evidence]
     return rows
+
+
+def _show_interval(row: Row, as_of: int) -> None:
+    """Give a row the values of its closed interval that contains a point in time, if any does."""
+    interval = interval_at(row["metadata"], as_of)
+    if interval is not None:
+        row.update(
+            metadata=dict(interval.metadata),
+            createdAt=interval.created_at,
+            validFrom=interval.start,
+            validUntil=interval.end,
+            ttl=None,
+            confidence=interval.confidence,
+        )
 
 
 class RowJournal:
@@ -186,7 +209,8 @@ class StoredRelation:
 
     `metadata` holds a dict for each fact that has one, changed by `describe` only. `limited` holds
     the facts with their own validity window; those not valid now are hidden in the engine.
-    `expired` holds those whose window has ended. `scheduled` has the next time (epoch milliseconds)
+    `expired` holds those whose window has ended, `lapsed` those of them with a `ttl` and no closed
+    interval. `scheduled` has the next time (epoch milliseconds)
     at which the tenant checks the window of a fact. `version` is the tenant's stamp of the last
     change, 0 before any; `gone` is True once the scope was deleted. `flips` records which rows were
     hidden, shown or removed, for a reader that caches by row id and sets it; None: there is no such
@@ -205,6 +229,7 @@ class StoredRelation:
         self.limited: set[RowKey] = set()
         self.scheduled: dict[RowKey, int] = {}
         self.expired: set[RowKey] = set()
+        self.lapsed: set[RowKey] = set()
         self.version = 0
         self.gone = False
         self.flips: array[int] | None = None
@@ -218,7 +243,7 @@ class StoredRelation:
         self._supported = None
         if not self._looking:
             let_go(metadata, yield_now)
-        for each in (self.limited, self.scheduled, self.expired):
+        for each in (self.limited, self.scheduled, self.expired, self.lapsed):
             let_go(each, yield_now)
         self.relation.drop()
 
@@ -264,6 +289,7 @@ class StoredRelation:
                 self.describe(key, None)
                 self.limited.discard(key)
                 self.expired.discard(key)
+                self.lapsed.discard(key)
 
     def take(
         self, engine: Engine, rows: array[int], ids: array[int], yield_now: YieldNow
@@ -380,19 +406,39 @@ class StoredRelation:
         """
         copy = StoredRelation(self.schema, self.scope, self.relation.copy())
         copy.metadata = dict(paced(self.metadata.items(), yield_now))
-        copy.limited, copy.expired = (
-            set(paced(each, yield_now)) for each in (self.limited, self.expired)
+        copy.limited, copy.expired, copy.lapsed = (
+            set(paced(each, yield_now)) for each in (self.limited, self.expired, self.lapsed)
         )
         copy.version = self.version
         return copy
 
-    def rows(self, engine: Engine, rows: array[int], ids: array[int]) -> list[Row]:
-        """Return rows of this relation in their external form, from their symbols and ids."""
+    def rows(
+        self, engine: Engine, rows: array[int], ids: array[int], as_of: int | None = None
+    ) -> list[Row]:
+        """Return rows of this relation in their external form, from their symbols and ids.
+
+        With `as_of`, a fact whose closed interval contains that time has the values of the
+        interval.
+        """
         if not len(ids):
             return []
         columns = [self.relation.attributes(attribute, ids) for attribute in _SHOWN]
         texts = engine.texts(rows)
-        return _external(self.schema, self.scope, texts, rows, columns, self.metadata)
+        return _external(self.schema, self.scope, texts, rows, columns, self.metadata, as_of)
+
+    def intervals(self, engine: Engine, rows: array[int], ids: array[int]) -> list[Row]:
+        """Return a row for each interval of some facts that is not empty, the oldest interval of a
+        fact first.
+        """
+        intervals: list[Row] = []
+        arity = self.schema.arity
+        for index, row in enumerate(self.rows(engine, rows, ids)):
+            key = tuple(rows[index * arity : (index + 1) * arity])
+            for each in earlier_of(self.metadata.get(key, {})):
+                intervals += self.rows(engine, array("I", key), ids[index : index + 1], each.start)
+            if row["validUntil"] is None or row["validFrom"] < row["validUntil"]:
+                intervals.append(row)
+        return intervals
 
     def windows(self, ids: array[int]) -> Iterator[tuple[int, int]]:
         """Yield the validity window [from, until) of each fact, in epoch milliseconds."""
@@ -403,6 +449,19 @@ class StoredRelation:
         )
         for created, start, end in zip(*columns, strict=True):
             yield beginning(int(start), int(created)), int(end)
+
+    def windows_at(self, rows: array[int], ids: array[int], at: int) -> Iterator[tuple[int, int]]:
+        """Yield for each fact the interval [from, until) that contains a point in time (epoch
+        milliseconds), or its newest one if none does.
+        """
+        arity = self.schema.arity
+        for index, (start, end) in enumerate(self.windows(ids)):
+            if not start <= at < end and self.metadata:
+                key = tuple(rows[index * arity : (index + 1) * arity])
+                earlier = interval_at(self.metadata.get(key), at)
+                if earlier is not None:
+                    start, end = earlier.start, earlier.end
+            yield start, end
 
 
 PartitionKey = tuple[str | None, int]

@@ -80,7 +80,7 @@ StoredDefinition = ParsedRule | ParsedPhrase
 @dataclass(frozen=True, slots=True)
 class RulesOutcome:
     """Outcome of storing rules: the rules, warnings for their author, and the numbers of new and of
-    known facts.
+    known facts. `discarded` counts the facts that a conflict strategy did not store.
 
     `rules` includes rules that were stored before. `timestamp` is the logged time in epoch
     milliseconds.
@@ -91,6 +91,7 @@ class RulesOutcome:
     asserted: int = 0
     updated: int = 0
     timestamp: int = 0
+    discarded: int = 0
 
 
 def stored_rule(rule: Rule) -> ParsedRule:

@@ -15,6 +15,7 @@ from kbcore.state.access import Accesses
 from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.episodes.purges import Purges
 from kbcore.state.idempotency import AnsweredRequests, CommittedTransactions
+from kbcore.state.intervals import EARLIER_KEY, earlier_of
 from kbcore.state.locks import ReadWriteLock
 from kbcore.state.partition import (
     NEVER_KEPT,
@@ -24,7 +25,7 @@ from kbcore.state.partition import (
 )
 from kbcore.state.rulebook import RuleBook
 from kbcore.state.subscriptions import Subscriptions
-from kbplanner.engine.backend import FOREVER, NO_ROW, Engine
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine
 from kbplanner.evaluate.evaluate import PlanCache
 from kbplanner.evaluate.settle import Models
 from kbplanner.ir.schema import RelationSchema
@@ -304,12 +305,28 @@ class Tenant:
         if ids[0] == NO_ROW:
             relation.limited.discard(row)
             return
-        start, end = next(relation.windows(ids))
-        valid = start <= self._now < end
-        (relation.expired.add if end <= self._now else relation.expired.discard)(row)
+        newest = next(relation.windows(ids))
+        earlier = earlier_of(relation.metadata.get(row, {})) if relation.metadata else ()
+        spans = [newest, *((each.start, each.end) for each in earlier)]
+        valid = any(start <= self._now < end for start, end in spans)
+        relation.expired.discard(row)
+        relation.lapsed.discard(row)
+        if newest[1] <= self._now:
+            relation.expired.add(row)
+            if not earlier and relation.relation.attributes(Attribute.TTL, ids)[0]:
+                relation.lapsed.add(row)
         if relation.hide(symbols, ids, not valid):
             self.changed(1, relation)
-        following = start if self._now < start < end else end
+        following = min(
+            (
+                bound
+                for start, end in spans
+                if start < end
+                for bound in (start, end)
+                if bound > self._now
+            ),
+            default=FOREVER,
+        )
         # A fact asserted repeatedly with a ttl has one entry: the check at its earlier end
         # schedules the next.
         if self._now < following < min(relation.scheduled.get(row, FOREVER), FOREVER):
@@ -321,19 +338,27 @@ class Tenant:
         a window.
         """
         now = self._now
-        expired_rows, hidden = list[RowKey](), list[int]()
+        expired_rows, hidden = list[int](), list[int]()
+        several = [row for row in rows if EARLIER_KEY in relation.metadata.get(row, ())]
         scheduled = list[tuple[int, int, StoredRelation, RowKey]]()
         for index, (start, end) in enumerate(relation.windows(ids)):
             if not start <= now < end:
                 hidden.append(index)
                 if end <= now:
-                    expired_rows.append(rows[index])
+                    expired_rows.append(index)
             following = start if now < start < end else end
             if now < following < min(relation.scheduled.get(rows[index], FOREVER), FOREVER):
                 relation.scheduled[rows[index]] = following
                 scheduled.append((following, next(self._counter), relation, rows[index]))
         relation.limited.update(rows)
-        relation.expired.update(expired_rows)
+        if expired_rows:
+            lives = relation.relation.attributes(
+                Attribute.TTL, array("I", [ids[index] for index in expired_rows])
+            )
+            for index, ttl in zip(expired_rows, lives, strict=True):
+                relation.expired.add(rows[index])
+                if ttl:
+                    relation.lapsed.add(rows[index])
         if hidden:
             relation.hide(
                 array("I", [symbol for index in hidden for symbol in rows[index]]),
@@ -347,6 +372,8 @@ class Tenant:
         else:
             for moment in scheduled:
                 heapq.heappush(self._moments, moment)
+        for row in several:
+            self.limit(relation, row)
 
     def changed(self, rows: int, relation: StoredRelation) -> None:
         """Record that `rows` rows were added, removed, shown or hidden.

@@ -54,17 +54,21 @@ def total(evictions: Iterable[Eviction]) -> int:
     return sum(part.count for part in evictions)
 
 
-def expired(partitions: Iterable[Partition], limit: int | None = None) -> list[Eviction]:
-    """Return the expired facts, at most `limit`.
+def expired(
+    partitions: Iterable[Partition], limit: int | None = None, *, lapsed: bool = False
+) -> list[Eviction]:
+    """Return the expired facts, at most `limit`; with `lapsed` those whose `ttl` has passed.
 
-    The caller holds the read lock and has applied expiry up to now.
+    A value that ended stays for `asOf` until a decay. The caller holds the read lock and has
+    applied expiry up to now.
     """
     result: list[Eviction] = []
     left = limit
     for partition in partitions:
         for stored in partition.relations():
-            if stored.expired and left != 0:
-                keys = list(stored.expired)[:left]
+            ended = stored.lapsed if lapsed else stored.expired
+            if ended and left != 0:
+                keys = list(ended)[:left]
                 left = None if left is None else left - len(keys)
                 result.append(
                     Eviction(

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from kbcore.context.summaries import SUFFIX, is_summary
 from kbcore.reason.budget import Budget
-from kbcore.state.episodes.evidence import EVIDENCE_KEY
 from kbcore.state.facts import FactRows, Row
+from kbcore.state.intervals import EARLIER_KEY, RESERVED_KEYS, earlier_of
 from kbcore.state.partition import StoredRelation
 from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
@@ -327,10 +327,15 @@ def _facts(
                 yield row, "predicate"
             elif any(map(mentions.has, row)):
                 yield row, "argument"
-            elif stored.metadata and mentions.in_json(
-                {k: v for k, v in stored.metadata.get(row, {}).items() if k != EVIDENCE_KEY}
-            ):
+            elif stored.metadata and mentions.in_json(_own_metadata(stored.metadata.get(row, {}))):
                 yield row, "metadata"
+
+
+def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a client sent as metadata of a fact, now and in its closed intervals."""
+    own = {key: value for key, value in metadata.items() if key not in RESERVED_KEYS}
+    earlier = [dict(each.metadata) for each in earlier_of(metadata) if each.metadata]
+    return {**own, EARLIER_KEY: earlier} if earlier else own
 
 
 def purge_records(tenant: Tenant, plan: PurgePlan) -> Iterator[tuple[FactRows, ...]]:

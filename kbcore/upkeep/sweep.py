@@ -92,7 +92,7 @@ class Sweeper:
         while not self._stop.is_set():
             tenant = target.find()
             with tenant.lock.read():
-                evictions = expired(tenant.partitions(), BATCH)
+                evictions = expired(tenant.partitions(), BATCH, lapsed=True)
             if not evictions:
                 break
             batch, _ = evict(target, tenant, evictions, EvictReason.EXPIRED, still_expired)

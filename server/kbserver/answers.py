@@ -81,6 +81,15 @@ def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 
     )
 
 
+DISCARDED = "X-Facts-Discarded"
+"""The header with the number of facts that a conflict strategy did not store."""
+
+
+def discarded(count: int) -> dict[str, str]:
+    """Return the header that tells how many facts were not stored, if any."""
+    return {DISCARDED: str(count)} if count else {}
+
+
 def noted(notes: Notes) -> dict[str, str]:
     """Return the headers that describe an answer."""
     headers = {"X-Answer-Warnings": str(notes.warnings)} if notes.warnings else {}

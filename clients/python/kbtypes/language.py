@@ -16,7 +16,8 @@ class Extracted:
     new and are stored, `known` those that were stored before. `contradictions` are facts whose
     opposite is known, `rejected` what could not be taken, `failures` the pieces of the text that
     the model could not read. `truncated` is True if there were more facts than the server takes.
-    `episode_ids` are those of the text, if facts were stored.
+    `episode_ids` are those of the text, if facts were stored. `discarded` counts the facts that a
+    conflict strategy did not store.
     """
 
     facts: list[dict[str, Any]]
@@ -30,6 +31,7 @@ class Extracted:
     provider: str
     model: str
     episode_ids: tuple[str, ...] = ()
+    discarded: int = 0
 
     @classmethod
     def of(cls, answer: Json) -> Extracted:
@@ -46,6 +48,7 @@ class Extracted:
             answer["provider"],
             answer["model"],
             tuple(answer.get("episodeIds", ())),
+            answer.get("discarded", 0),
         )
 
 

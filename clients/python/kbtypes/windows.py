@@ -531,7 +531,8 @@ class Ingested:
 
     `unread` are the numbers of lines that could not be read. `provider` names the reader of the
     prose, `predicate-syntax` if no language model was called; `model` is its model. `episode_ids`
-    are those of the text, if facts were read in it.
+    are those of the text, if facts were read in it. `discarded` counts the facts that a conflict
+    strategy did not store.
     """
 
     facts: tuple[IngestedFact, ...]
@@ -541,6 +542,7 @@ class Ingested:
     model: str | None
     window: Window
     episode_ids: tuple[str, ...] = ()
+    discarded: int = 0
 
     @classmethod
     def of(cls, answer: Json) -> Ingested:
@@ -558,6 +560,7 @@ class Ingested:
             answer.get("extractionModel"),
             Window.of(answer["context"]),
             tuple(answer.get("episodeIds", ())),
+            answer.get("discarded", 0),
         )
 
 

@@ -358,10 +358,10 @@ def _written_scopes(changes: Iterable[Change]) -> set[str]:
 
 
 def _rows_of(tenant: Tenant, names: Iterable[FactKey]) -> dict[FactKey, _Stored]:
-    """Return those of the facts that are stored and have not expired."""
+    """Return those of the facts that are stored, also values that have ended."""
     stored: dict[FactKey, _Stored] = {}
     for name in names:
-        row = stored_row(tenant, name)
+        row = stored_row(tenant, name, history=True)
         if row is not None:
             stored[name] = _Stored(row, _priority(tenant, name))
     return stored

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-EVIDENCE_KEY = "\0evidence"
-"""Key of the evidence in stored metadata; metadata of clients must not contain it."""
+from kbcore.state.intervals import EVIDENCE_KEY, united, without_reserved
 
 MAX_EVIDENCE = 1000
 """Maximum number of spans that support one stored fact."""
@@ -55,14 +54,12 @@ def evidence_of(metadata: Mapping[str, Any]) -> list[Span]:
 
 def without_evidence(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return stored metadata as the client gave them."""
-    if EVIDENCE_KEY not in metadata:
-        return metadata
-    return {key: value for key, value in metadata.items() if key != EVIDENCE_KEY}
+    return without_reserved(metadata)
 
 
 def with_evidence(metadata: Mapping[str, Any], spans: Sequence[Span]) -> Mapping[str, Any]:
     """Return metadata with exactly this evidence, as they are stored."""
-    bare = without_evidence(metadata)
+    bare = {key: value for key, value in metadata.items() if key != EVIDENCE_KEY}
     return {**bare, EVIDENCE_KEY: list(spans)} if spans else bare
 
 
@@ -80,4 +77,4 @@ def combined(target: Mapping[str, Any], source: Mapping[str, Any]) -> Mapping[st
     Their evidence is united.
     """
     spans = union(evidence_of(target), evidence_of(source))
-    return with_evidence({**target, **source}, spans)
+    return with_evidence(united(target, source), spans)

@@ -50,6 +50,7 @@ from kbserver.schemas.fields import (
     PatternArguments,
     Predicates,
     ReadScope,
+    Strategy,
     Text,
     Time,
     Value,
@@ -143,15 +144,6 @@ class FactBody(AtomBody):
             metadata=fields.get("metadata", {}),
             evidence=evidence_given(fields["evidence"]) if "evidence" in fields else (),
         )
-
-
-class Strategy(Text):
-    """The name of a conflict strategy; plugins may bring more than those shown."""
-
-    schema: ClassVar[Json] = {
-        "type": "string",
-        "examples": [KEEP_BOTH, "REJECT", "NEWEST_WINS", "CONFIDENCE"],
-    }
 
 
 class TellBody(FactBody):

@@ -12,7 +12,7 @@ from marshmallow import Schema, ValidationError, fields
 
 from kbcore.language.messages import MEMBERS
 from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
-from kbcore.state.episodes.evidence import EVIDENCE_KEY
+from kbcore.state.intervals import RESERVED_KEYS
 from kbcore.state.names import NAME_PATTERN, NAME_RULE, is_name
 from kbcore.timestamps import LAST_INSTANT, duration, instant, seconds_warning
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_METADATA_BYTES
@@ -404,6 +404,15 @@ class ReadScope(Value):
         return value
 
 
+class Strategy(Text):
+    """The name of a conflict strategy; plugins may bring more than those shown."""
+
+    schema: ClassVar[Json] = {
+        "type": "string",
+        "examples": ["KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE"],
+    }
+
+
 class WriteScope(ReadScope):
     """The name of one scope."""
 
@@ -432,7 +441,7 @@ class Metadata(Value):
             size = len(orjson.dumps(value))
         except TypeError as error:
             raise ValueError("holds an integer of more than 64 bits; write it as a text") from error
-        if EVIDENCE_KEY in value:
+        if not RESERVED_KEYS.isdisjoint(value):
             raise ValueError("has a reserved key; evidence is a member of the fact")
         if size > MAX_METADATA_BYTES:
             raise ValueError(f"has at most {MAX_METADATA_BYTES} bytes as JSON, this one has {size}")

@@ -37,6 +37,7 @@ from kbserver.schemas.fields import (
     Number,
     One,
     ReadScope,
+    Strategy,
     Text,
     TextOrMessages,
     Time,
@@ -66,6 +67,9 @@ class TextBody(Said):
     max_facts = Whole(1, MAX_FACTS)
     scope = WriteScope()
     auto_resolve = Flag(data_key="autoResolveContradictions")
+    conflict_strategy = Strategy(
+        "What happens to a fact with a rival, as for /tell; default: INGEST_CONFLICTS."
+    )
 
 
 class IngestBody(TextBody):
@@ -79,13 +83,14 @@ class IngestBody(TextBody):
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `stored`."""
         text, hint, compat = fields.pop("text"), fields.pop("hint", None), compat_of(fields)
-        source = source_of(fields)
+        source, conflict = source_of(fields), fields.pop("conflict_strategy", None)
         if type(text) is list:
             text = messages_of(text, "text", source.speaker, Instant().read, current_yield())
         request = WindowRequest(**window_fields(fields))
         return {
             "text": text,
             "request": request,
+            "conflict": conflict,
             "hint": hint,
             "source": source,
             "compat": compat,
@@ -101,12 +106,13 @@ class TurnsBody(TextBody):
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `stored`."""
         turns = fields.pop("turns")
-        source = source_of(fields)
+        source, conflict = source_of(fields), fields.pop("conflict_strategy", None)
         messages = messages_of(turns, "turns", source.speaker, Instant().read, current_yield())
         request = WindowRequest(**{"max_facts": TURN_FACTS, **window_fields(fields)})
         return {
             "text": messages,
             "source": source,
+            "conflict": conflict,
             "request": request,
             "request_limits": request_limits(fields),
         }
@@ -199,6 +205,11 @@ class IngestedAnswer(LeanAnswer):
         of=lambda text: list(text.done.recorded) or None,
         optional=True,
     )
+    discarded = Count(
+        "Facts that a conflict strategy did not store, if any.",
+        of=lambda text: text.done.discarded or None,
+        optional=True,
+    )
 
     @classmethod
     def write_minimal(cls, outcome: Any) -> Json:
@@ -234,6 +245,11 @@ class TurnsRead(LeanAnswer):
     session_id = Text(of="request.session", allow_none=True)
     warning = Text(allow_none=True)
     briefing_delta = Text(of="changes", allow_none=True)
+    discarded = Count(
+        "Facts that a conflict strategy did not store, if any.",
+        of=lambda text: text.done.discarded or None,
+        optional=True,
+    )
 
 
 class PredicateCount(JsonObject):
@@ -284,7 +300,7 @@ def stored(
 ) -> IngestedText:
     """Store the facts and rules of a text and return the outcome with the requested window.
 
-    `more` is the source, as for `TenantKB.ingest`.
+    `more` are source and conflict strategy, as for `TenantKB.ingest`.
     """
     done = kb.ingest(text, request, hint=hint, request_limits=request_limits, **more)
     return IngestedText(done, request, compat)

@@ -19,6 +19,7 @@ from kbserver.schemas.fields import (
     Name,
     Object,
     ReadScope,
+    Strategy,
     Text,
     WriteScope,
 )
@@ -57,6 +58,9 @@ class ExtractBody(Said):
     rules = Flag()
     scope = WriteScope()
     context = Text()
+    conflict_strategy = Strategy(
+        "What happens to a fact with a rival, as for /tell; default: INGEST_CONFLICTS."
+    )
 
     def arguments(self, fields: Json) -> Json:
         """Return the arguments of `TenantKB.extract`."""
@@ -67,6 +71,7 @@ class ExtractBody(Said):
             "scope": fields.get("scope"),
             "context": fields.get("context"),
             "source": source_of(fields),
+            "conflict": fields.get("conflict_strategy"),
             "request_limits": request_limits(fields),
         }
 
@@ -150,6 +155,11 @@ class Extracted(Answer):
         Text(),
         "Of the episodes of the text, if facts were stored.",
         of=lambda read: list(read.episodes) or None,
+        optional=True,
+    )
+    discarded = Count(
+        "Facts that a conflict strategy did not store, if any.",
+        of=lambda read: read.discarded or None,
         optional=True,
     )
 

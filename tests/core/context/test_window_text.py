@@ -58,7 +58,7 @@ def test_a_window_without_facts_has_no_text(kb):
 
 
 def test_a_denied_goal_and_contradicted_answers(kb):
-    kb.tell("p(a). q(a) [confidence=0.1]. ~q(a). r(a).")
+    kb.tell("p(a). q(a) [confidence=0.1]. ~q(a) [confidence=0.9]. r(a).")
     kb.prioritize("r", ["a"], priority=1.0)
     shown = lines(kb, "r(a)", "not p(a)", "q(a)")
     assert shown[shown.index("Goal not p(a):") + 1] == "This does not hold."

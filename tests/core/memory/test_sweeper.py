@@ -18,7 +18,8 @@ def test_the_sweeper_evicts_what_has_expired_in_every_partition_and_tenant(node,
         tell(one, "flag", ttl=10, positive=False)
         tell(one, "p", "kept")
         tell(one, "p", "future", valid_from=T0 + 10 * HOUR)
-        tell(one, "p", "never", valid_from=T0 + 200, valid_until=T0 + 100)
+        tell(one, "p", "later", valid_from=T0 + 50, ttl=100)
+        tell(one, "p", "history", valid_until=T0 + 50)
     assert node.sweeper.sweep() == 0
     clock.advance(9)
     assert node.sweeper.sweep() == 0
@@ -27,7 +28,7 @@ def test_the_sweeper_evicts_what_has_expired_in_every_partition_and_tenant(node,
     clock.advance(90)
     assert node.sweeper.sweep() == 2
     for one in (kb, other):
-        assert stored(one) == [("p", "future"), ("p", "kept")]
+        assert stored(one) == [("p", "future"), ("p", "history"), ("p", "kept")]
         assert stored(one, "s") == []
     generation = kb._read_tenant().generation
     assert node.sweeper.sweep() == 0

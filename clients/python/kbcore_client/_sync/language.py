@@ -7,7 +7,7 @@ from kbcore_client.requests import Request
 from kbtypes.language import Extracted, Synthesis
 from kbtypes.values import Instant, instant
 
-_NAMES = {"assert": "store", "sessionId": "session"}
+_NAMES = {"assert": "store", "sessionId": "session", "conflictStrategy": "conflict"}
 
 
 class Language(Handle):
@@ -25,12 +25,14 @@ class Language(Handle):
         at: Instant | None = None,
         session: str | None = None,
         timeout_ms: int | None = None,
+        conflict: str | None = None,
     ) -> Extracted:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
         With `store` the facts and rules are stored in `scope`, and the text is stored as an episode
-        that `speaker` said at `at` in `session`; the facts are valid from `at`. `context` is a hint
-        for the model. Raises InvalidInput, ModelNotConfigured, ModelFailed.
+        that `speaker` said at `at` in `session`; the facts are valid from `at`. `conflict` is their
+        conflict strategy, by default that of the server. `context` is a hint for the model. Raises
+        InvalidInput, ModelNotConfigured, ModelFailed.
         """
         body = {
             "text": text,
@@ -41,6 +43,7 @@ class Language(Handle):
             "speaker": speaker,
             "at": instant(at),
             "sessionId": session,
+            **({} if conflict is None else {"conflictStrategy": conflict}),
         }
         request = Request("/extract", body, writes=store, names=_NAMES, timeout_ms=timeout_ms)
         return Extracted.of((self._send(request)).json())

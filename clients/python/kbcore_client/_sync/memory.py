@@ -95,6 +95,7 @@ class Context(Handle):
         timeout_ms: int | None = None,
         speaker: str | None = None,
         at: Instant | None = None,
+        conflict: str | None = None,
         **options: Unpack[IngestOptions],
     ) -> Ingested:
         """Store the facts and rules of a text or of messages, all or none.
@@ -102,6 +103,8 @@ class Context(Handle):
         Lines in predicate syntax or the rule language are parsed; prose goes to the language model,
         with `hint`. The result has the `facts` and `rules`, the numbers of the `unread` lines, and
         a `window`. `episode_ids` are the ids of the episodes as which the text is stored.
+        `conflict` is the conflict strategy of the facts, by default that of the server: a new value
+        of a declared `@key` ends the older one.
 
         A message is a text or a chat message: a dict with `role`, `content` (a text, or a list of
         parts with text) and optionally `name`, `at` and `id`. `speaker` (the name of the user),
@@ -117,9 +120,10 @@ class Context(Handle):
             "contextHint": hint,
             "speaker": speaker,
             "at": instant(at),
+            **({} if conflict is None else {"conflictStrategy": conflict}),
             **window_fields(options),
         }
-        names = {**_WINDOW_NAMES, "contextHint": "hint"}
+        names = {**_WINDOW_NAMES, "contextHint": "hint", "conflictStrategy": "conflict"}
         request = Request("/context/ingest", body, writes=True, names=names, timeout_ms=timeout_ms)
         return Ingested.of((self._send(request)).json())
 

@@ -12,7 +12,7 @@ from flask import Response
 from kbcore.context.summary import ScopeSummary
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
-from kbserver.answers import JSON, PLAIN, as_json
+from kbserver.answers import JSON, PLAIN, as_json, discarded
 from kbserver.mcp import work
 from kbserver.operations import OF_MODELS, TEXT, OperationReply, Tool, as_object, operation
 from kbserver.routes.agents.context import as_window
@@ -47,15 +47,30 @@ from kbserver.schemas.ingest import (
     tool=Tool(
         name="ingest",
         description="Store what a text or messages state; gives a window.",
-        takes=("text", "speaker", "at", "goals", "maxFacts", "scope", "sessionId"),
-        gives=("extracted", "rules?", "context?"),
+        takes=(
+            "text",
+            "speaker",
+            "at",
+            "goals",
+            "maxFacts",
+            "scope",
+            "sessionId",
+            "conflictStrategy",
+        ),
+        gives=("extracted", "rules?", "context?", "discarded?"),
         usual=True,
         work=work.ingest,
     ),
 )
 def ingest(outcome: IngestedText, arguments: Json) -> Response:
     """Store the facts and rules of a text, and return a context window."""
-    return as_window(IngestedAnswer, outcome, outcome.done.window.text)
+    return _noting(outcome, as_window(IngestedAnswer, outcome, outcome.done.window.text))
+
+
+def _noting(outcome: IngestedText, response: Response) -> Response:
+    """Return an answer that tells how many facts a conflict strategy did not store."""
+    response.headers.update(discarded(outcome.done.discarded))
+    return response
 
 
 def _stored_turns(kb: TenantKB, **arguments: Any) -> IngestedText:
@@ -78,7 +93,7 @@ def _stored_turns(kb: TenantKB, **arguments: Any) -> IngestedText:
 )
 def turns(outcome: IngestedText, arguments: Json) -> Response:
     """Store the facts stated in the turns of a conversation, and return the most salient facts."""
-    return as_window(TurnsRead, outcome, outcome.done.window.text)
+    return _noting(outcome, as_window(TurnsRead, outcome, outcome.done.window.text))
 
 
 @operation(

@@ -8,7 +8,7 @@ from kbcore.language.extract import ExtractedFacts as ReadByModel
 from kbcore.language.synthesize import SynthesizedAnswer
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER, WRITER
-from kbserver.answers import as_json
+from kbserver.answers import as_json, discarded
 from kbserver.operations import OF_MODELS, Tool, as_object, operation
 from kbserver.schemas.fields import Json
 from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Synthesized
@@ -29,7 +29,17 @@ from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Sy
         name="extract",
         description="Read prose into facts, and with rules into rules too, by a language model. "
         "With assert they are stored.",
-        takes=("text", "assert", "rules", "scope", "context", "speaker", "at", "sessionId"),
+        takes=(
+            "text",
+            "assert",
+            "rules",
+            "scope",
+            "context",
+            "speaker",
+            "at",
+            "sessionId",
+            "conflictStrategy",
+        ),
         gives=("facts", "rules?", "asserted?"),
         repeats=False,
         model=True,
@@ -37,7 +47,7 @@ from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Sy
 )
 def extract(outcome: ReadByModel, arguments: Json) -> Response:
     """Extract facts from a text, and store them on request."""
-    return as_json(Extracted.write(outcome))
+    return as_json(Extracted.write(outcome), discarded(outcome.discarded))
 
 
 @operation(

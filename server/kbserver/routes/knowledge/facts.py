@@ -11,7 +11,7 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.facts import AssertOutcome, Fact, FactRows
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import WRITER
-from kbserver.answers import JSON, PLAIN, as_json, text
+from kbserver.answers import DISCARDED, JSON, PLAIN, as_json, discarded, text
 from kbserver.http.request_context import applied, current
 from kbserver.mcp import work
 from kbserver.operations import (
@@ -37,7 +37,6 @@ from kbserver.schemas.facts import (
 from kbserver.schemas.fields import Json
 from kbtypes.results import RetractOutcome
 
-DISCARDED = "X-Facts-Discarded"
 _DISCARDED = {
     DISCARDED: {**COUNT, "description": "Facts that a conflict strategy did not store, if any."}
 }
@@ -50,10 +49,6 @@ _COUNTS = {
 
 def _stored_again(outcome: Outcome) -> AssertOutcome:
     return AssertOutcome(outcome.asserted, outcome.updated, outcome.at, outcome.discarded)
-
-
-def _discarded(outcome: AssertOutcome) -> dict[str, str]:
-    return {DISCARDED: str(outcome.discarded)} if outcome.discarded else {}
 
 
 def _told_again(outcome: Outcome, arguments: Json) -> Response:
@@ -98,7 +93,7 @@ def assert_fact(outcome: AssertOutcome, arguments: Json) -> Response:
     """Store one fact."""
     fact = arguments["facts"][0]
     done = "Discarded" if outcome.discarded else "Asserted"
-    return text(f"Fact {done}: {spoken(fact.predicate, fact.args)}", _discarded(outcome))
+    return text(f"Fact {done}: {spoken(fact.predicate, fact.args)}", discarded(outcome.discarded))
 
 
 def _assert_many(
@@ -132,7 +127,7 @@ def _assert_many(
 )
 def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     """Store many facts, all or none."""
-    return as_json(Stored.write(outcome), _discarded(outcome))
+    return as_json(Stored.write(outcome), discarded(outcome.discarded))
 
 
 @operation(
