@@ -139,6 +139,9 @@ def act(kb, clock, step):
         clock.advance(4)
     elif step.verb == "tell":
         ttl, start, end = step.window
+        begin = clock.now_ms() if start is None else START + start
+        if end is not None and START + end <= begin:
+            end = None  # an empty interval is refused
         times = {
             "ttl": ttl,
             "valid_from": None if start is None else START + start,
