@@ -24,7 +24,7 @@ parent(ann, bob). parent(bob, "Zoë K."). ~parent(ann, cy). raining. ~snowing.
 seen(cat) [confidence=0.25, scope=draft, metadata='{"source": "it\\'s a \\\\"chat\\\\"", "n": [1, null, {"x": true}]}'].
 licence(dora) [validFrom="2025-01-01T00:00:00Z", validUntil="2999-01-01T00:00:00Z"].
 later(eve) [validFrom="2998-01-01T00:00:00Z"].
-over(fay) [validUntil="2001-01-01T00:00:00Z"].
+over(fay) [validFrom="2000-01-01T00:00:00Z", validUntil="2001-01-01T00:00:00Z"].
 beat(gus) [ttl=600000].
 """
 
