@@ -28,9 +28,9 @@ LEAST = 2
 scopes = st.sampled_from(SCOPES)
 windows = st.tuples(
     st.sampled_from([None, None, 5]),
-    st.sampled_from([None, None, 0, 10]),
-    st.sampled_from([None, None, 10, 20]),
-)
+    st.sampled_from([(None, None), (None, None), (0, 10), (0, 20), (10, 20)]),
+).map(lambda window: (window[0], *window[1]))
+"""A ttl, a beginning and an end; `test_intervals` has ends without a beginning."""
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,8 @@ def check_rows(runtime, rules, factors, facts, goals, later):
     at = now + (later or 0)
     valid: dict[Atom, Told] = {}
     for atom, confidence, start, end in facts:
+        if end is not None and end <= (start or 0):
+            start = end - 10  # an empty interval is an error
         valid_from, until = (None if offset is None else now + offset for offset in (start, end))
         kb.assert_facts(
             [
