@@ -234,7 +234,13 @@ def test_a_transferred_snapshot_is_verified():
 
 def test_a_standalone_node_passes_the_replication_check():
     with runtime() as alone:
-        assert list(alone.health()["checks"]) == ["storage", "recovery", "replication", "llm", "search"]
+        assert list(alone.health()["checks"]) == [
+            "storage",
+            "recovery",
+            "replication",
+            "llm",
+            "search",
+        ]
         assert alone.health()["checks"]["replication"] == {
             "status": "pass",
             "message": "this node does not replicate",
