@@ -29,14 +29,17 @@ instants = st.sampled_from([None, 1_700_000_050_000, 1_700_000_000_000 - 5, 1_70
 @st.composite
 def facts(draw):
     name, arity = draw(st.sampled_from([("p", 2), ("q", 1), ("on", 0)]))
+    start, end = draw(instants), draw(instants)
+    if end is not None and (start is None or end <= start):
+        start = end - 1000  # an empty interval is an error
     return Fact(
         name,
         tuple(draw(constants) for _ in range(arity)),
         draw(st.booleans()),
         draw(scopes),
         draw(st.sampled_from([None, None, 60_000])),
-        draw(instants),
-        draw(instants),
+        start,
+        end,
         draw(confidences),
         draw(st.sampled_from([{}, {}, {"k": [1, {"n": None}]}])),
     )
