@@ -216,7 +216,7 @@ def test_watch_prints_what_changes_do_to_a_goal(family, capsys):
 
 
 def test_scopes_and_points_in_time(session, capsys):
-    execute(session, "p(a). old(a) [validUntil=1000].")
+    execute(session, "p(a). old(a) [validFrom=0, validUntil=1000].")
     run_command(session, ".scope draft")
     execute(session, "p(b). ?- p(?x).")
     run_command(session, ".scope")

@@ -50,7 +50,7 @@ _DEPRECATION = {
     asks=True,
     tool=Tool(
         name="context",
-        description="Facts for a prompt: matches of query and what goals depend on; fill=salience "
+        description="Facts for a prompt: matches of query, premises of goals; fill=salience "
         "adds more.",
         takes=(
             "query",

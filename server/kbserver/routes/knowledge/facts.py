@@ -77,7 +77,7 @@ def _retracted_again(outcome: Outcome, arguments: Json) -> Response:
     tool=Tool(
         name="tell",
         description="Store a fact: predicate and args, or text parent(ann, bob). "
-        "Times: epoch ms or ISO 8601; ttl: ms.",
+        "Times: epoch ms or ISO 8601.",
         takes=(
             *(*ATOM_OR_TEXT, "negated", "scope", "ttl", "validFrom", "validUntil"),
             "confidence",
