@@ -69,7 +69,7 @@ def test_what_is_no_duration_is_refused(client: Client, ttl: Any) -> None:
     ("path", "body"),
     [
         ("/tell", {"predicate": "p", "args": ["a"], "validFrom": 1_693_526_400}),
-        ("/assert/facts", {"facts": [{"text": "p(a)", "validUntil": 1_693_526_400}]}),
+        ("/assert/facts", {"facts": [{"text": "p(a)", "validFrom": 1_693_526_400}]}),
         ("/ask", {"text": "known(?x)", "asOf": 1_693_526_400}),
         ("/context/ingest", {"text": "p(a)", "at": 1_693_526_400}),
         ("/context", {"turns": [{"role": "user", "content": "p(a)", "at": 1_693_526_400}]}),

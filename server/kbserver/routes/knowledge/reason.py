@@ -95,8 +95,7 @@ _PROOF = {
     paged=True,
     tool=Tool(
         name="ask",
-        description="Answer a goal from facts and rules: predicate and args, or text: "
-        "parent(?x, bob). ?x is a variable.",
+        description="Answer a goal: predicate and args, or text: parent(?x, bob). ?x is a variable.",
         takes=(*ATOM_OR_TEXT, "negated", "scope", "withProof", "limit", "offset"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
@@ -132,7 +131,7 @@ def infer() -> Response:
     transaction=True,
     tool=Tool(
         name="explain",
-        description="Why answers hold; whyNot: why there are none; plan: how a goal runs.",
+        description="Why answers hold; whyNot: why none; plan: how a goal runs.",
         takes=(*ATOM_OR_TEXT, "scope", "limit", "plan", "whyNot"),
         answer=work.ToolText,
         gives=("text",),
@@ -224,8 +223,7 @@ def neighbours(outcome: FactsAround, arguments: Json) -> Response:
     transaction=True,
     tool=Tool(
         name="aggregate",
-        description="COUNT, SUM, MIN, MAX or AVG (op) of argument argIndex (from 0) of stored "
-        "facts.",
+        description="COUNT, SUM, MIN, MAX or AVG (op) of argument argIndex (from 0) of facts.",
         takes=("predicate", "op", "argIndex", "args", "scope"),
         gives=("result", "matchedFacts?"),
         usual=True,
@@ -290,7 +288,7 @@ def slow_goals() -> Response:
     paged=True,
     tool=Tool(
         name="predicates",
-        description="List predicates: arity, counts of facts and rules. Start here.",
+        description="Predicates: arity, counts of facts and rules. Start here.",
         body=work.PredicatesToolBody,
         takes=("prefix", "scope", "limit"),
         answer=work.ToolPredicates,

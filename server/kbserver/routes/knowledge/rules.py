@@ -73,7 +73,7 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
     errors=(422,),
     tool=Tool(
         name="teach",
-        description="Teach rules as text: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z).",
+        description="Teach rules: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z).",
         takes=("text", "head", "body", "scope"),
         answer=work.TaughtTexts,
         gives=("rules", "asserted?", "warnings?"),
