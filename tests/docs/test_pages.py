@@ -252,7 +252,7 @@ def test_every_method_of_a_knowledge_base_is_documented():
         own = {
             key
             for base in kind.__mro__
-            if base.__module__.startswith("kbcore")
+            if base.__module__.startswith(("kbcore", "kbtypes"))
             for key, value in vars(base).items()
             if not key.startswith("_") and (callable(value) or isinstance(value, property))
         }
