@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, ref
 
 from kbcore.reason.budget import Budget
 from kbcore.search.dates import date_words
-from kbcore.search.postings import Postings
+from kbcore.search.postings import ROWS_AT_ONCE, Postings
 from kbcore.search.tokens import name_words, words
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
@@ -54,6 +54,9 @@ SHORT_TEXT = 1000
 
 FILL_SECONDS = 0.1
 """Time for which a request indexes new facts before it answers from those that are indexed."""
+
+FILL_ROWS = 2000
+"""Facts that a request indexes at least, so that small tenants are always answered in full."""
 
 FILL_SHARE = 0.25
 """Share of the remaining time of a request that this may take."""
@@ -122,16 +125,22 @@ class LexicalIndex:
         """Index facts that are not indexed yet, newest first; return the indexed share of all facts
         of the partitions, 1.0 if nothing is left.
 
-        The work ends after FILL_SECONDS, or earlier if a request has little time left; the first
-        few facts are always indexed. Raises BudgetExceeded.
+        The work ends after FILL_SECONDS, but not before FILL_ROWS facts are indexed, on a slow
+        machine too; it ends earlier if a request has little time left. Raises BudgetExceeded.
         """
         clock, now = budget.clock, budget.clock.monotonic()
-        until = now + min(FILL_SECONDS, FILL_SHARE * max(0.0, budget.deadline - now))
+        last = now + FILL_SHARE * max(0.0, budget.deadline - now)
+        are_rows_done = _after(FILL_ROWS // ROWS_AT_ONCE)
+
+        def is_enough() -> bool:
+            time_now, is_done = clock.monotonic(), are_rows_done()
+            return time_now >= last or (is_done and time_now >= now + FILL_SECONDS)
+
         yield_now = _yield_of(budget)
         waiting = known = 0
         for partition in partitions:
             with self._mutex:
-                shelves = self._current(partition, yield_now, lambda: clock.monotonic() >= until)
+                shelves = self._current(partition, yield_now, is_enough)
                 waiting += sum(shelf.postings.pending for shelf in shelves)
                 known += sum(len(shelf.postings.shown) for shelf in shelves)
         return indexed_share(waiting, known)

@@ -23,6 +23,7 @@ COUNT = 200
 def small_pieces(monkeypatch):
     """A question indexes one piece of ten facts; more than 20 new facts are a backlog."""
     monkeypatch.setattr("kbcore.search.bm25.FILL_SECONDS", 0)
+    monkeypatch.setattr("kbcore.search.bm25.FILL_ROWS", 0)
     monkeypatch.setattr("kbcore.search.bm25.PIECES_AT_ONCE", 1)
     monkeypatch.setattr("kbcore.search.postings.BATCH_ROWS", 20)
     monkeypatch.setattr("kbcore.search.postings.WORDS_MERGED", 5)
