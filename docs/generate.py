@@ -115,7 +115,7 @@ def configuration() -> str:
 
 def error_classes() -> list[type[KBError]]:
     """Return KBError and its public subclasses in our packages, by status, code and name."""
-    ours = ("kbtypes", "kbplanner", "kbcore", "kbserver")
+    ours = ("kbtypes.", "kbplanner.", "kbcore.", "kbserver.")  # not kbcore_client
     for package in (kbplanner, kbcore, kbserver):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             if not module.name.endswith("__main__") and "conformance" not in module.name:

@@ -252,7 +252,7 @@ def test_every_method_of_a_knowledge_base_is_documented():
         own = {
             key
             for base in kind.__mro__
-            if base.__module__.startswith(("kbcore", "kbtypes"))
+            if base.__module__.startswith(("kbcore.", "kbtypes."))
             for key, value in vars(base).items()
             if not key.startswith("_") and (callable(value) or isinstance(value, property))
         }
@@ -299,7 +299,7 @@ def test_every_setting_is_used():
 
 def _below(kind: type[KBError]) -> Iterator[type[KBError]]:
     for below in kind.__subclasses__():
-        if below.__module__.startswith(("kbplanner", "kbcore", "kbserver")):
+        if below.__module__.startswith(("kbtypes.", "kbplanner.", "kbcore.", "kbserver.")):
             yield below
             yield from _below(below)
 
