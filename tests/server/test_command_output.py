@@ -137,7 +137,7 @@ def test_status(own_target):
 
 
 def test_deletions_ask_first(where):
-    kbcore("tell", *where, "p(a) [scope=s]", "q(b) [validUntil=1000]")
+    kbcore("tell", *where, "p(a) [scope=s]", "q(b) [validFrom=0, validUntil=1000]")
     asked = kbcore("scope", "delete", "s", *where, expect=1).stderr
     assert asked.startswith("This deletes scope s with its facts and rules. Continue? [y/N]: ")
     assert asked.endswith("kbcore: nothing was changed; scripts answer the question with --yes\n")

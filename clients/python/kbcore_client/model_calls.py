@@ -38,14 +38,17 @@ def question_of(turns: Sequence[tuple[str, str]]) -> str | None:
     return next((text for role, text in reversed(turns) if role == "user" and text), None)
 
 
-def new_messages(turns: Sequence[tuple[str, str]], answer: str) -> list[dict[str, str]]:
-    """Return what this call adds to the conversation, as chat messages.
+def new_text(turns: Sequence[tuple[str, str]], answer: str) -> str:
+    """Return what this call adds to the conversation, as lines of the form `role: text`, which are
+    not read as facts or rules.
 
     The turn of the user is new if it is the last one; it is not if the model goes on after a tool.
     """
     added = [*turns[-1:]] if turns and turns[-1][0] == "user" else []
     added.append(("assistant", answer))
-    return [{"role": role, "content": text} for role, text in added if text.strip()]
+    return "\n".join(
+        f"{role}: {line}" for role, text in added for line in text.splitlines() if line.strip()
+    )
 
 
 def system_text(window: str) -> str:

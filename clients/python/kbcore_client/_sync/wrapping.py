@@ -17,7 +17,7 @@ from kbcore_client.model_calls import (
     Path,
     check_path,
     is_inner,
-    new_messages,
+    new_text,
     question_of,
     system_text,
 )
@@ -53,11 +53,11 @@ class ModelMemory:
 
         A failure is logged as a warning: the answer of the model must not be lost with it.
         """
-        messages = new_messages(call.turns(arguments), answer)
-        if not (self._store and messages):
+        text = new_text(call.turns(arguments), answer)
+        if not (self._store and text):
             return
         try:
-            self._kb.ingest(messages, hint="a conversation with an assistant")
+            self._kb.ingest(text, hint="a conversation with an assistant")
         except KBError as error:
             _log.warning("the conversation was not stored: %s: %s", error.code, error.message)
 

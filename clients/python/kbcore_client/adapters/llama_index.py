@@ -51,15 +51,17 @@ class KBMemoryBlock(BaseMemoryBlock[str]):
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Store the facts in messages of the user and of the model."""
         spoken = (MessageRole.USER, MessageRole.ASSISTANT)
-        turns = [
-            {"role": message.role.value, "content": message.content}
+        text = "\n".join(
+            f"{message.role.value}: {line}"
             for message in messages
-            if message.role in spoken and (message.content or "").strip()
-        ]
-        if not (self.store and turns):
+            if message.role in spoken
+            for line in (message.content or "").splitlines()
+            if line.strip()
+        )
+        if not (self.store and text):
             return
         try:
-            await asyncio.to_thread(self.kb.ingest, turns, hint="a conversation with an assistant")
+            await asyncio.to_thread(self.kb.ingest, text, hint="a conversation with an assistant")
         except KBError as error:
             _log.warning("the conversation was not stored: %s: %s", error.code, error.message)
 
