@@ -113,16 +113,19 @@ class ConflictResolver:
         Every value holds from its beginning to that of the next newer value of its claim, in
         whatever order they arrive.
         """
-        winners: list[Fact] = []
+        winners: dict[int, Fact] = {}
+        near: dict[object, list[int]] = {}
+        """The numbers of winners by their places and keys."""
         ended: dict[tuple[FactKey, int | None], EndedFact] = {}
         discarded = 0
-        for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
+        for number_of_fact, fact in enumerate(paced(facts, self._yield_now, FACTS_PER_YIELD)):
             places = self._places(fact)
             rivals = [row for claim in places for row in self._intervals(fact, claim)]
             asserted = [
                 (index, other)
-                for index, other in enumerate(winners)
-                if any(
+                for index in sorted({n for each in (*places, fact.key) for n in near.get(each, ())})
+                if (other := winners.get(index)) is not None
+                and any(
                     claim.covers(other) and claim.are_rivals(fact, other.args, other.positive)
                     for claim in places
                 )
@@ -148,21 +151,24 @@ class ConflictResolver:
                 else:
                     gone.add(index)
             discarded += len(gone)
-            for index, other in enumerate(winners):
-                if other.key == new.key and _meet(
-                    _new_standing(new, now), _new_standing(other, now)
+            for index in near.get(new.key, ()):
+                if index in winners and _meet(
+                    _new_standing(new, now), _new_standing(winners[index], now)
                 ):
                     gone.add(index)
-            winners = [other for index, other in enumerate(winners) if index not in gone]
-            winners.append(new)
-        starts = {fact.key: _start(fact, now) for fact in winners}
+            for index in gone:
+                del winners[index]
+            winners[number_of_fact] = new
+            for each in {*places, new.key}:
+                near.setdefault(each, []).append(number_of_fact)
+        starts = {fact.key: _start(fact, now) for fact in winners.values()}
         ends = tuple(
             each
             for each in ended.values()
             if starts.get(each.key) is None
             or starts[each.key] > (now if each.until is None else each.until)
         )
-        assertion = AssertFacts(tuple(winners), discarded)
+        assertion = AssertFacts(tuple(winners.values()), discarded)
         return (EndFacts(ends), assertion) if ends else (assertion,)
 
     def _settled(
