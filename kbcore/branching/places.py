@@ -39,16 +39,6 @@ class ScopePlace:
         """Return the sign of the rivals of a fact that takes this place."""
         return not fact.positive if self.differing is None else fact.positive
 
-    def covers(self, fact: Fact) -> bool:
-        """Return True if a fact has the scope, the predicate and the fixed arguments of this
-        place.
-        """
-        return (fact.scope, fact.predicate, len(fact.args)) == (
-            self.scope,
-            self.predicate,
-            len(self.fixed),
-        ) and all(fixed in (None, arg) for fixed, arg in zip(self.fixed, fact.args, strict=True))
-
     def are_rivals(self, fact: Fact, args: Iterable[str], positive: bool) -> bool:
         """Return True if another fact that takes this place is a rival of the given one."""
         if positive != self.sign_of_rivals(fact):

@@ -7,7 +7,7 @@ that loses is discarded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,9 @@ KEEP_BOTH = "KEEP_BOTH"
 
 FACTS_PER_YIELD = 10
 """Facts whose rivals are asked for between two calls of `yield_now`: about a millisecond."""
+
+RIVALS_PER_YIELD = 500
+"""Facts of one request that are compared between two calls of `yield_now`: about a millisecond."""
 
 Commit = Callable[[tuple[Change, ...], "Callable[[], None] | None"], Delta]
 """Function that commits changes if a check does not raise."""
@@ -111,73 +114,60 @@ class ConflictResolver:
         """Return the changes that the strategy decides on.
 
         Every value holds from its beginning to that of the next newer value of its claim, in
-        whatever order they arrive.
+        any order of arrival.
         """
-        winners: dict[int, Fact] = {}
-        near: dict[object, list[int]] = {}
-        """The numbers of winners by their places and keys."""
+        winners = _Winners()
         ended: dict[tuple[FactKey, int | None], EndedFact] = {}
         discarded = 0
-        for number_of_fact, fact in enumerate(paced(facts, self._yield_now, FACTS_PER_YIELD)):
+        for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
             places = self._places(fact)
-            rivals = [row for claim in places for row in self._intervals(fact, claim)]
-            asserted = [
-                (index, other)
-                for index in sorted({n for each in (*places, fact.key) for n in near.get(each, ())})
-                if (other := winners.get(index)) is not None
-                and any(
-                    claim.covers(other) and claim.are_rivals(fact, other.args, other.positive)
-                    for claim in places
-                )
-            ]
-            rows = [*rivals, *(_row(other, _new_standing(other, now)) for _, other in asserted)]
-            settled = self._settled(fact, rows, now)
+            stored = [row for claim in places for row in self._intervals(fact, claim)]
+            told = winners.rivals(fact, places, self._yield_now)
+            rows = [*stored, *(_row(other, _new_standing(other, now)) for _, other in told)]
+            alike = winners.alike(fact, places[0])
+            own = self._intervals(fact, None)
+            own += [_row(other, _new_standing(other, now)) for _, other in alike]
+            settled = self._settled(fact, rows, own, now)
             if settled is None:
                 discarded += 1
                 continue
             new, beaten = settled
             start = _start(fact, now)
-            gone = set()
-            for number in beaten:
-                row = rows[number]
-                if number < len(rivals):
+            for index in beaten:
+                if index < len(stored):
+                    row = rows[index]
                     name = row["predicate"], tuple(row["args"]), not row["negated"], row["scope"]
                     loser = EndedFact(*name, fact.valid_from)
                     ended.setdefault((loser.key, loser.until), loser)
                     continue
-                index, other = asserted[number - len(rivals)]
+                number, other = told[index - len(stored)]
                 if _start(other, now) < start:
-                    winners[index] = replace(other, valid_until=start)
+                    winners.change(number, replace(other, valid_until=start))
                 else:
-                    gone.add(index)
-            discarded += len(gone)
-            for index in near.get(new.key, ()):
-                if index in winners and _meet(
-                    _new_standing(new, now), _new_standing(winners[index], now)
-                ):
-                    gone.add(index)
-            for index in gone:
-                del winners[index]
-            winners[number_of_fact] = new
-            for each in {*places, new.key}:
-                near.setdefault(each, []).append(number_of_fact)
-        starts = {fact.key: _start(fact, now) for fact in winners.values()}
+                    winners.remove(number)
+                    discarded += 1
+            standing = _new_standing(new, now)
+            for number, other in alike:
+                if _meet(standing, _new_standing(other, now)):
+                    winners.remove(number)
+            winners.add(new, places)
+        starts = {fact.key: _start(fact, now) for fact in winners.facts()}
         ends = tuple(
             each
             for each in ended.values()
             if starts.get(each.key) is None
             or starts[each.key] > (now if each.until is None else each.until)
         )
-        assertion = AssertFacts(tuple(winners.values()), discarded)
+        assertion = AssertFacts(tuple(winners.facts()), discarded)
         return (EndFacts(ends), assertion) if ends else (assertion,)
 
     def _settled(
-        self, fact: Fact, rivals: Sequence[Row], now: int
+        self, fact: Fact, rivals: Sequence[Row], own: Sequence[Row], now: int
     ) -> tuple[Fact, list[int]] | None:
         """Return a fact with the interval in which it is stored, and the numbers of the rivals
         that end when it begins; None if the fact is discarded.
 
-        `rivals` has an entry for each interval of a rival.
+        `rivals` has an entry for each interval of a rival, `own` for each of the fact itself.
         """
         new, beaten, bound = _new_standing(fact, now), [], None
         for number, row in enumerate(rivals):
@@ -191,7 +181,6 @@ class ConflictResolver:
                 return None
             else:
                 beaten.append(number)
-        own = self._intervals(fact, None)
         until = fact.valid_until if bound is None else min(bound, fact.valid_until or bound)
         running = [
             row["validFrom"]
@@ -200,7 +189,7 @@ class ConflictResolver:
             and (row["validUntil"] is None or new.valid_from < row["validUntil"])
         ]
         # A value that is stated again keeps its beginning.
-        begin = running[-1] if running and fact.ttl is None else fact.valid_from
+        begin = max(running) if running and fact.ttl is None else fact.valid_from
         if until is not None and any(row["validFrom"] >= until for row in own):
             return replace(fact, valid_from=new.valid_from, valid_until=until, late=True), beaten
         return replace(fact, valid_from=begin, valid_until=until), beaten
@@ -277,6 +266,54 @@ def _stored_standing(row: Row) -> ConflictingFact:
 
 def _contradiction(row: Row) -> Conflict:
     return Conflict("the opposite of a fact is stored", {"reason": "contradiction", "fact": row})
+
+
+class _Winners:
+    """The facts of a request that a strategy has kept so far, in order, by their places."""
+
+    def __init__(self) -> None:
+        self._facts: dict[int, Fact] = {}
+        self._places: dict[int, Sequence[ScopePlace]] = {}
+        self._at: dict[ScopePlace, dict[int, None]] = {}
+        self._count = 0
+
+    def facts(self) -> Iterable[Fact]:
+        """Return the facts."""
+        return self._facts.values()
+
+    def rivals(
+        self, fact: Fact, places: Sequence[ScopePlace], yield_now: YieldNow
+    ) -> list[tuple[int, Fact]]:
+        """Return the rivals of a fact that takes some places, each with its number, in order."""
+        numbers = set()
+        for place in places:
+            for number in paced(self._at.get(place, ()), yield_now, RIVALS_PER_YIELD):
+                other = self._facts[number]
+                if place.are_rivals(fact, other.args, other.positive):
+                    numbers.add(number)
+        return [(number, self._facts[number]) for number in sorted(numbers)]
+
+    def alike(self, fact: Fact, place: ScopePlace) -> list[tuple[int, Fact]]:
+        """Return the entries of the same fact; `place` is that of its opposite."""
+        entries = ((number, self._facts[number]) for number in self._at.get(place, ()))
+        return [(number, other) for number, other in entries if other.key == fact.key]
+
+    def add(self, fact: Fact, places: Sequence[ScopePlace]) -> None:
+        """Add a fact that takes some places."""
+        number, self._count = self._count, self._count + 1
+        self._facts[number], self._places[number] = fact, places
+        for place in places:
+            self._at.setdefault(place, {})[number] = None
+
+    def change(self, number: int, fact: Fact) -> None:
+        """Put a fact in the place of one with the same places."""
+        self._facts[number] = fact
+
+    def remove(self, number: int) -> None:
+        """Remove a fact."""
+        del self._facts[number]
+        for place in self._places.pop(number):
+            self._at[place].pop(number, None)
 
 
 class StoredConstraints:
