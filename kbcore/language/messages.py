@@ -40,12 +40,16 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message: its text, and where known its speaker, time in epoch milliseconds and id."""
+    """A message: its text, and where known its speaker, time in epoch milliseconds and id.
+
+    `is_chat` is True for a chat message: a conversation teaches no rules.
+    """
 
     text: str
     speaker: str | None = None
     at: int | None = None
     id: str | None = None
+    is_chat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,7 @@ def _message(
             at = read_time(at)
         except ValueError as error:
             raise InvalidInput.at(f"{where}.at", str(error)) from None
-    return Message(_content(value, f"{where}.content"), speaker, at, id)
+    return Message(_content(value, f"{where}.content"), speaker, at, id, is_chat=True)
 
 
 def _text_member(value: Mapping[str, object], key: str, where: str) -> str | None:

@@ -72,19 +72,25 @@ class Taken:
             let_go(part, yield_now)
 
 
-def read_statements_of(text: str, scope: str | None, yield_now: YieldNow) -> Taken:
+def read_statements_of(
+    text: str, scope: str | None, yield_now: YieldNow, *, with_rules: bool = True
+) -> Taken:
     """Read a text whose facts and rules belong to one scope; `yield_now` is called about once a
     millisecond.
 
-    Raises InvalidInput and RuleSyntaxError for a rule that cannot be read, a fact beyond the
-    limits, or a statement that names another scope; the caller must then store none of the text.
+    Without `with_rules`, rules and declarations are prose like any other line. Raises InvalidInput
+    and RuleSyntaxError for a rule that cannot be read, a fact beyond the limits, or a statement
+    that names another scope; the caller must then store none of the text.
     """
     known = _Known()
     lines = lines_of(text, yield_now)
     offsets = offsets_of(lines, yield_now)
-    taken = _whole(text, offsets, scope, known, yield_now) or _by_line(
-        lines, offsets, scope, known, yield_now
-    )
+    taken = _whole(text, offsets, scope, known, yield_now)
+    if taken is not None and taken.rules and not with_rules:
+        taken.let_go(yield_now)
+        taken = None
+    if taken is None:
+        taken = _by_line(lines, offsets, scope, known, yield_now, with_rules=with_rules)
     known.let_go(yield_now)
     facts = taken.facts
     for other in {each.scope for each in paced((*facts, *taken.rules), yield_now, FACTS_PER_YIELD)}:
@@ -243,7 +249,13 @@ class _Known:
 
 
 def _by_line(
-    lines: list[str], offsets: Sequence[int], scope: str | None, known: _Known, yield_now: YieldNow
+    lines: list[str],
+    offsets: Sequence[int],
+    scope: str | None,
+    known: _Known,
+    yield_now: YieldNow,
+    *,
+    with_rules: bool,
 ) -> Taken:
     taken = Taken()
     numbered = enumerate(paced(lines, yield_now, LINES_PER_YIELD), 1)
@@ -257,7 +269,7 @@ def _by_line(
             args = tuple(arg for arg in atom.args if isinstance(arg, str))
             taken.facts.append(Fact(atom.predicate, args, atom.positive, scope))
             taken.place(taken.facts[-1], _stripped(line, offsets[number - 1]))
-        elif ":-" in line and atom is None:
+        elif with_rules and ":-" in line and atom is None:
             first = number
             while not _FULL_STOP.search(line) and number < len(lines) and lines[number].strip():
                 number, line = next(numbered)
@@ -269,6 +281,7 @@ def _by_line(
         elif (
             _STARTS.match(line)
             and (statements := _annotated(lines, number, scope, known, yield_now)) is not None
+            and (with_rules or not statements.rules)
         ):
             _add(taken, statements, _stripped(line, offsets[number - 1]))
         elif not _COMMENT.fullmatch(line):

@@ -217,13 +217,14 @@ class NaturalLanguage(TenantHandle, ABC):
         afterwards.
 
         Facts go to the scope of the window. Lines in predicate syntax or the rule language are
-        parsed. Prose goes to the language model, with `hint`. Without a model, prose is skipped, or
-        stored as facts `said(speaker, text, when)` with EXTRACTION_FALLBACK=episode. The speaker,
-        time and session of `source` hold for everything made from the text, unless a message has
-        its own: facts are valid from that time if the text states no other. The text is stored as
-        episodes and is the evidence of the facts, each with its line or sentence. Of a text those
-        with facts are stored, of messages all. Messages that are stored already are left out: those
-        with the id of an episode, and those without ids with which the session begins.
+        parsed; a rule in a chat message is prose, because a conversation must not teach rules.
+        Prose goes to the language model, with `hint`. Without a model, prose is skipped, or stored
+        as facts `said(speaker, text, when)` with EXTRACTION_FALLBACK=episode. The speaker, time and
+        session of `source` hold for everything made from the text, unless a message has its own:
+        facts are valid from that time if the text states no other. The text is stored as episodes
+        and is the evidence of the facts, each with its line or sentence. Of a text those with facts
+        are stored, of messages all. Messages that are stored already are left out: those with the
+        id of an episode, and those without ids with which the session begins.
         `conflict` is the conflict strategy of the facts, INGEST_CONFLICTS by default.
 
         Raises ModelNotConfigured if the text is only prose that is skipped, ModelFailed if
@@ -248,7 +249,10 @@ class NaturalLanguage(TenantHandle, ABC):
                 return Ingestion((), (), 0, (), window, changes)
             messages = unknown
         transcript = self._transcript(messages, origin, yield_now)
-        statements = read_statements_of(transcript.text, request.scope, yield_now)
+        is_chat = any(message.is_chat for message in paced(messages, yield_now))
+        statements = read_statements_of(
+            transcript.text, request.scope, yield_now, with_rules=not is_chat
+        )
         extracted: ExtractedFacts | None = None
         new: list[Fact] = []
         episodes = 0

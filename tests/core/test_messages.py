@@ -188,6 +188,33 @@ def test_texts_of_every_kind_are_cut(kb, between):
     assert len(words) <= len(text) // 600
 
 
+RULE = "likes(?x, rum) :- likes(?x, tea)."
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        RULE,
+        f"likes(ann, tea)\n{RULE}",
+        "@key likes(?x, _).",
+        "this :- is no rule",
+        "likes(ann, :- ha",
+    ],
+)
+def test_a_chat_message_teaches_no_rules(kb, typed):
+    result = kb.ingest([{"role": "user", "content": typed}], speaker="mia", session="s")
+    assert kb.rules() == []
+    assert not result.rules
+    assert kb.episodes(session="s").episodes[0].text == typed
+    assert kb.count("likes") == typed.startswith("likes(ann, tea)")
+
+
+def test_a_text_teaches_rules(kb):
+    kb.ingest(RULE)
+    kb.ingest([f"{RULE[:-1]}, likes(?x, tea)."])
+    assert len(kb.rules()) == 2
+
+
 @pytest.mark.parametrize(
     ("at", "expected"),
     [

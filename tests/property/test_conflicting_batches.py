@@ -14,7 +14,7 @@ TOLD = st.tuples(NAMES, st.sampled_from("xyz"), st.booleans(), st.integers(1, 6)
 
 def texts(told):
     return [
-        f'{"" if positive else "~"}city({name}, {city}) [validFrom={day * 1000}]'
+        f"{'' if positive else '~'}city({name}, {city}) [validFrom={day * 1000}]"
         for name, city, positive, day in told
     ]
 
