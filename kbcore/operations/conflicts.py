@@ -122,8 +122,8 @@ class ConflictResolver:
         for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
             places = self._places(fact)
             stored = [row for claim in places for row in self._intervals(fact, claim)]
-            told = winners.rivals(fact, places, self._yield_now)
-            rows = [*stored, *(_row(other, _new_standing(other, now)) for _, other in told)]
+            new_rivals = winners.rivals(fact, places, self._yield_now)
+            rows = [*stored, *(_row(other, _new_standing(other, now)) for _, other in new_rivals)]
             alike = winners.alike(fact, places[0])
             own = self._intervals(fact, None)
             own += [_row(other, _new_standing(other, now)) for _, other in alike]
@@ -140,7 +140,7 @@ class ConflictResolver:
                     loser = EndedFact(*name, fact.valid_from)
                     ended.setdefault((loser.key, loser.until), loser)
                     continue
-                number, other = told[index - len(stored)]
+                number, other = new_rivals[index - len(stored)]
                 if _start(other, now) < start:
                     winners.change(number, replace(other, valid_until=start))
                 else:

@@ -73,6 +73,7 @@ from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.check.lint import lint
 from kbplanner.check.texts import GOAL, KINDS, PROGRAM, StoredProgram, check_goal
 from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.limits import shortened
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
@@ -81,6 +82,7 @@ from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import check_goal_size
+from kbplanner.syntax.printer import print_row
 from kbtypes.results import Finding, RetractOutcome
 
 FACTS_PER_YIELD = 2000
@@ -619,9 +621,11 @@ class TenantKB(
                     (row["validFrom"] for row in self._intervals(fact, None)), default=until
                 )
             if start is not None and until <= start:
+                text = print_row(fact.predicate, fact.args, not fact.positive)
                 raise InvalidInput.at(
                     "validUntil",
-                    "must be after validFrom, which is now for a new fact without one",
+                    "must be after validFrom, which is now for a new fact without one, in"
+                    f" {shortened(text)}",
                 )
 
     def _intervals(self, fact: Fact, claim: ScopePlace | None) -> list[Row]:

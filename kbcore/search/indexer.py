@@ -13,14 +13,14 @@ from typing import Any
 from weakref import WeakSet
 
 from kbcore.errors import KBError
-from kbcore.search.bm25 import LexicalIndex, indexed_share
+from kbcore.search.bm25 import FILL_ROWS, LexicalIndex, indexed_share
 from kbcore.state.tenant import Tenant
 from kbplanner.syntax.diagnostics import counted
 
-MIN_FACTS = 2000
+MIN_FACTS = FILL_ROWS
 """Facts of a tenant with episodes from which its index is made after a start.
 
-A question indexes fewer itself, in about FILL_SECONDS.
+A question indexes fewer itself.
 """
 
 WAIT_SECONDS = 5.0
@@ -56,7 +56,7 @@ class WordIndexes:
     def start(self) -> None:
         """Begin to make the indexes of tenants with at least MIN_FACTS facts, and episodes.
 
-        Their texts are stored in order to be found. Tenants that were looked at before are left
+        Their texts are stored in order to be found. Tenants that an earlier call has seen are left
         out.
         """
         chosen = False

@@ -92,10 +92,10 @@ def test_text_and_vector_scores_combine_as_documented(kb):
         product = sum(a * b for a, b in zip(asked, vector, strict=True))
         cosine = product / (sum(a * a for a in asked) * sum(a * a for a in vector)) ** 0.5
         by_words = words[entry.text] / max(words.values())
-        wanted = (1 - VECTOR_WEIGHT) * by_words + VECTOR_WEIGHT * (
+        match = (1 - VECTOR_WEIGHT) * by_words + VECTOR_WEIGHT * (
             max(cosine, 0.0) if by_words or cosine >= NEAR else 0.0
         )
-        assert entry.why["lexical"] == pytest.approx(wanted, abs=1e-3)
+        assert entry.why["lexical"] == pytest.approx(match, abs=1e-3)
 
 
 def test_a_fact_near_in_meaning_is_enough_for_an_uncovered_question(kb):

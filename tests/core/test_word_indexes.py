@@ -55,8 +55,10 @@ def window(kb, query="tea", max_facts=500, **options):
     return kb.context(WindowRequest(max_facts, query=query, fill="none", **options))
 
 
-def numbers(found):
-    return {int(number) for entry in found.entries for number in re.findall(r"n_(\d+)", entry.text)}
+def numbers(partial):
+    return {
+        int(number) for entry in partial.entries for number in re.findall(r"n_(\d+)", entry.text)
+    }
 
 
 def finish(kb):
@@ -97,10 +99,10 @@ def assert_complete(kb, scope=None):
             assert list(places) == sorted(places)
     for text in ("tea", "cup n_77", "n_150 tea ann3", "drinks milk"):
         for k in (7, 1000):
-            found = ranked(kb, text, k, scope=scope)
-            kept = tenant.attached.pop(LexicalIndex)
-            assert found == ranked(kb, text, k, fresh_index, scope=scope), (text, k)
-            kept.close()
+            partial = ranked(kb, text, k, scope=scope)
+            index = tenant.attached.pop(LexicalIndex)
+            assert partial == ranked(kb, text, k, fresh_index, scope=scope), (text, k)
+            index.close()
 
 
 def test_the_newest_facts_are_found_first(kb):
@@ -133,9 +135,9 @@ def test_a_few_new_facts_are_found_while_the_index_is_made(kb):
     tell(kb)
     window(kb)
     tell(kb, 500, 5)
-    found = window(kb)
-    assert found.index_progress < 1
-    assert numbers(found) >= set(range(500, 505))
+    partial = window(kb)
+    assert partial.index_progress < 1
+    assert numbers(partial) >= set(range(500, 505))
     tell(kb, 600, 50)  # many more
     finish(kb)
     assert numbers(window(kb)) == {*range(200), *range(500, 505), *range(600, 650)}
@@ -244,9 +246,9 @@ def test_a_transaction_has_its_facts_while_the_index_is_made(kb):
         inside.assert_facts([Fact("drinks", ("ann", "tea n_900"))])
         tell(inside, 901, 1)
     with node.in_transaction("default", "default", id, writes=False) as inside:
-        found = window(inside)
-        assert found.index_progress < 1
-        assert {900, 901} <= numbers(found)
+        partial = window(inside)
+        assert partial.index_progress < 1
+        assert {900, 901} <= numbers(partial)
         while window(inside).index_progress is not None:
             pass
         assert numbers(window(inside)) == {*range(200), 900, 901}

@@ -199,7 +199,7 @@ turns = st.lists(
 
 
 def glance(kb, scope, text):
-    """What a window finds while the index is made: right facts, and all once it is complete."""
+    """Facts of a window while the index is made: right ones, and all once it is complete."""
     with kb._reads(None) as (tenant, budget):
         partition = tenant.partition(scope)
         if partition is None:

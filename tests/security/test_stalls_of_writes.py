@@ -683,24 +683,24 @@ def test_what_a_refused_request_has_read_is_released_in_pieces() -> None:
 
 def test_a_list_that_several_frames_hold_is_released_in_pieces() -> None:
     def read() -> None:
-        found = [Counted() for _ in range(7000)]
-        check(found)
+        rows = [Counted() for _ in range(7000)]
+        check(rows)
 
-    def check(found: list[Counted]) -> None:
-        raise BudgetExceeded(f"after {len(found)}", "timeMs", 1)
+    def check(rows: list[Counted]) -> None:
+        raise BudgetExceeded(f"after {len(rows)}", "timeMs", 1)
 
-    kept = [Counted() for _ in range(3000)]
+    others = [Counted() for _ in range(3000)]
 
     def use(own: list[Counted]) -> None:
         read()
 
     left: list[int] = []
     try:
-        use(kept)
+        use(others)
     except BudgetExceeded as error:
         free_frames(error, lambda: left.append(Counted.alive))
     assert left == [8000, 6000, 4000, 3000]
-    assert len(kept) == 3000  # others hold it
+    assert len(others) == 3000
 
 
 def test_reading_ends_at_the_deadline() -> None:

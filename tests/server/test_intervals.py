@@ -147,3 +147,16 @@ def test_undo_keeps_closed_intervals(cities: Client) -> None:
     assert undo.status_code == 200, undo.text
     assert at(cities, NOW) == [("berlin", NOW - 20 * HOUR, None)]
     assert at(cities, NOW - 25 * HOUR) == before
+
+
+def test_a_correction_has_no_empty_interval(client: Client) -> None:
+    client.tell("city", "mia", "oslo")
+    body = {
+        "old": {"predicate": "city", "args": ["mia", "oslo"]},
+        "new": {"predicate": "city", "args": ["mia", "rome"], "validUntil": 1000},
+        "reason": "a slip",
+    }
+    answer = client.post("/memory/correct", body)
+    assert answer.status_code == 400
+    assert "city(mia, rome)" in answer.get_json()["message"]
+    assert client.ask("city", "mia", "?where") == [["mia", "oslo"]]

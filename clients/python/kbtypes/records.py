@@ -19,7 +19,7 @@ R = TypeVar("R", bound="Record")
 Read = Callable[[Any], Any]
 
 KEY, ABOUT, IS_TIME = "key", "about", "time"
-"""What the metadata of a field has: its key, its description, and True for epoch milliseconds."""
+"""Keys of the metadata of a field: its key, its description, and True for epoch milliseconds."""
 
 TIME: Mapping[str, Any] = {IS_TIME: True}
 """Metadata of a field for a point in time, in epoch milliseconds."""

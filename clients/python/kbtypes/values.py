@@ -251,8 +251,8 @@ def checked_values(values: str) -> bool:
 def python_value(text: str) -> Value:
     """Return a constant as a number or a boolean if it is one, else the text.
 
-    Numbers are those of the rule language: `007` and `1e999` are texts. Whole numbers are exact,
-    whatever their length, up to the digits that Python reads.
+    Numbers are those of the rule language: `007` and `1e999` are texts. Whole numbers of any
+    length are exact, up to the digits that Python reads.
     """
     if not _NUMERIC.fullmatch(text):
         return _BOOLEANS.get(text, text)

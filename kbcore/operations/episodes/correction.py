@@ -39,6 +39,7 @@ from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.limits import text_problem
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
+from kbplanner.pacing import YieldNow
 from kbplanner.syntax.printer import print_atom
 from kbtypes.episodes import CorrectOutcome, Episode
 from kbtypes.results import TruthChange
@@ -112,6 +113,10 @@ class Corrections(EpisodeMethods, ABC):
         """Raise InvalidInput if upkeep cannot write to the scope."""
 
     @abstractmethod
+    def _check_intervals(self, facts: Sequence[Fact], yield_now: YieldNow) -> None:
+        """Raise InvalidInput for a fact whose interval is empty."""
+
+    @abstractmethod
     def _goals_to_purge(self) -> list[PurgedGoal]:
         """Return the standing goals of the tenant."""
 
@@ -122,9 +127,9 @@ class Corrections(EpisodeMethods, ABC):
     def correct(self, old: Atom, new: Fact, *, reason: str) -> CorrectOutcome:
         """Replace a stored fact by another one in one change.
 
-        The new fact gets the evidence of the old one, beside its own, and the metadata `corrects`
-        with the text of the old fact and the reason. Both facts are in the scope of `new`. Raises
-        NotFound if the old fact is not stored, and InvalidInput.
+        The new fact gets the evidence of the old one, in addition to its own, and the metadata
+        `corrects` with the text of the old fact and the reason. Both facts are in the scope of
+        `new`. Raises NotFound if the old fact is not stored, and InvalidInput.
         """
         self._check_writable(new.scope)
         if not reason.strip() or len(reason) > MAX_REASON_CHARS:
@@ -136,6 +141,7 @@ class Corrections(EpisodeMethods, ABC):
             raise InvalidInput.at("new", "is the same fact; assert it to change its metadata")
         if self._services.predicates is not None and new.positive:
             self._services.predicates.check_new([(new.predicate, len(new.args))])
+        self._check_intervals([new], self._services.yield_now)
         (new,) = self._with_evidence([new])
         for _ in range(MAX_ATTEMPTS):
             before = self._stored(old.predicate, args, old.positive, new.scope)

@@ -1,4 +1,4 @@
-"""What was said around a match: answers to questions, neighbours and sessions."""
+"""Facts around a match in a conversation: answers to questions, neighbours and sessions."""
 
 from __future__ import annotations
 

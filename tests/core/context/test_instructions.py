@@ -18,26 +18,26 @@ def memory(kb):
     return kb
 
 
-def instructions(made):
-    return [entry.args for entry in made.entries if entry.predicate == "instruction"]
+def instructions(hers):
+    return [entry.args for entry in hers.entries if entry.predicate == "instruction"]
 
 
 @pytest.mark.parametrize(
     "more", [{}, {"query": "what tea do I like?"}, {"goals": [goal("likes", "mia", "tea 3")]}]
 )
 def test_her_instructions_come_first(memory, more):
-    made = window(memory, max_facts=8, asker="mia", **more)
-    assert tuple(made.entries[0].args) == ("mia", WORDS)
+    hers = window(memory, max_facts=8, asker="mia", **more)
+    assert tuple(hers.entries[0].args) == ("mia", WORDS)
     if "query" in more:
-        assert ("leo", "answer in french") not in map(tuple, instructions(made))
-    assert len(made.entries) > 1
+        assert ("leo", "answer in french") not in map(tuple, instructions(hers))
+    assert len(hers.entries) > 1
 
 
 def test_they_take_a_quarter_of_the_facts_and_of_the_text(memory):
     for number in range(10):
         tell(memory, "instruction", "mia", f"rule {number}: {WORDS}")
     assert len(instructions(window(memory, max_facts=8, asker="mia", query="tea"))) == 2
-    made = window(memory, max_facts=40, max_tokens=200, asker="mia", query="tea")
-    lines = [line for line in made.text.splitlines() if "instruction" in line]
+    hers = window(memory, max_facts=40, max_tokens=200, asker="mia", query="tea")
+    lines = [line for line in hers.text.splitlines() if "instruction" in line]
     assert 0 < sum(map(len, lines)) <= 200
-    assert any(entry.predicate == "likes" for entry in made.entries)
+    assert any(entry.predicate == "likes" for entry in hers.entries)

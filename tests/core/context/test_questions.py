@@ -25,17 +25,17 @@ def teach(kb, *rules):
 )
 def test_rules_answer_a_question_in_words(kb, question):
     family(kb)
-    found = window(kb, query=question)
-    assert texts(found)[0].startswith("grandparent(ann, ")
-    assert "parent(ann, bob)" in texts(found)
-    assert not found.rules
+    answer = window(kb, query=question)
+    assert texts(answer)[0].startswith("grandparent(ann, ")
+    assert "parent(ann, bob)" in texts(answer)
+    assert not answer.rules
 
 
 def test_a_question_without_answer_names_no_goal(kb):
     family(kb)
-    found = window(kb, query="who is the grandparent of ann and eve's cat?", format="natural")
-    assert not found.notes
-    assert texts(found)[0].startswith("grandparent(ann, ")
+    answer = window(kb, query="who is the grandparent of ann and eve's cat?", format="natural")
+    assert not answer.notes
+    assert texts(answer)[0].startswith("grandparent(ann, ")
     empty = window(kb, query="who is the grandparent of fay?", format="natural")
     assert not empty.notes
     assert texts(empty) == ["parent(eve, fay)"]
@@ -52,34 +52,34 @@ def test_a_constant_of_several_words_and_the_asker(kb):
     tell(kb, "works", "Ann Lee", "big_acme")
     teach(kb, "colleague(?x, ?y) :- works(?x, ?f), works(?y, ?f), ?x != ?y.")
     tell(kb, "works", "bob", "big_acme")
-    wanted = 'colleague(bob, "Ann Lee")'
-    assert wanted in texts(window(kb, query="is Ann Lee a colleague of another person?"))
-    assert wanted in texts(window(kb, query="who is my colleague?", asker="bob"))
-    assert wanted not in texts(window(kb, query="who is my colleague?"))
+    colleague = 'colleague(bob, "Ann Lee")'
+    assert colleague in texts(window(kb, query="is Ann Lee a colleague of another person?"))
+    assert colleague in texts(window(kb, query="who is my colleague?", asker="bob"))
+    assert colleague not in texts(window(kb, query="who is my colleague?"))
 
 
 def test_goals_of_the_request_are_the_only_ones(kb):
     family(kb)
-    found = window(
+    answer = window(
         kb, query="who is the grandparent of dee?", goals=(goal("parent", "ann", "bob"),)
     )
-    assert not any(text.startswith("grandparent") for text in texts(found))
+    assert not any(text.startswith("grandparent") for text in texts(answer))
 
 
 def test_answers_take_at_most_half_of_the_window(kb):
     for number in range(40):
         tell(kb, "likes", "ann", f"thing{number}")
     teach(kb, "enjoys(?x, ?y) :- likes(?x, ?y).")
-    found = window(kb, query="what does ann enjoy, and what does she like?", max_facts=20)
-    assert sum(text.startswith("enjoys") for text in texts(found)) == 5  # each with its premise
-    assert len(found.entries) == 20
+    answer = window(kb, query="what does ann enjoy, and what does she like?", max_facts=20)
+    assert sum(text.startswith("enjoys") for text in texts(answer)) == 5  # each with its premise
+    assert len(answer.entries) == 20
 
 
 def test_a_rule_that_cannot_be_asked_so_is_left_out(kb):
     tell(kb, "age", "ann", "40")
     teach(kb, "older(?x, ?n) :- age(?x, ?a), ?n = ?a + 1.", "far(?x, ?y) :- far(?y, ?x).")
-    found = window(kb, query="how old, older or far is ann?")
-    assert "older(ann, 41)" in texts(found)
+    answer = window(kb, query="how old, older or far is ann?")
+    assert "older(ann, 41)" in texts(answer)
 
 
 def test_a_guess_beyond_the_limits_leaves_the_window_as_it_was():
