@@ -286,34 +286,34 @@ class _Winners:
     ) -> list[tuple[int, Fact]]:
         """Return the rivals of a fact that takes some places, each with its number, in order."""
         numbers = set()
-        for place in places:
-            for number in paced(self._at.get(place, ()), yield_now, RIVALS_PER_YIELD):
+        for scope_place in places:
+            for number in paced(self._at.get(scope_place, ()), yield_now, RIVALS_PER_YIELD):
                 other = self._facts[number]
-                if place.are_rivals(fact, other.args, other.positive):
+                if scope_place.are_rivals(fact, other.args, other.positive):
                     numbers.add(number)
         return [(number, self._facts[number]) for number in sorted(numbers)]
 
-    def alike(self, fact: Fact, place: ScopePlace) -> list[tuple[int, Fact]]:
-        """Return the entries of the same fact; `place` is that of its opposite."""
-        entries = ((number, self._facts[number]) for number in self._at.get(place, ()))
+    def alike(self, fact: Fact, scope_place: ScopePlace) -> list[tuple[int, Fact]]:
+        """Return the entries of the same fact; `scope_place` is that of its opposite."""
+        entries = ((number, self._facts[number]) for number in self._at.get(scope_place, ()))
         return [(number, other) for number, other in entries if other.key == fact.key]
 
     def add(self, fact: Fact, places: Sequence[ScopePlace]) -> None:
         """Add a fact that takes some places."""
         number, self._count = self._count, self._count + 1
         self._facts[number], self._places[number] = fact, places
-        for place in places:
-            self._at.setdefault(place, {})[number] = None
+        for scope_place in places:
+            self._at.setdefault(scope_place, {})[number] = None
 
     def change(self, number: int, fact: Fact) -> None:
-        """Put a fact in the place of one with the same places."""
+        """Put a fact in the scope_place of one with the same places."""
         self._facts[number] = fact
 
     def remove(self, number: int) -> None:
         """Remove a fact."""
         del self._facts[number]
-        for place in self._places.pop(number):
-            self._at[place].pop(number, None)
+        for scope_place in self._places.pop(number):
+            self._at[scope_place].pop(number, None)
 
 
 class StoredConstraints:
