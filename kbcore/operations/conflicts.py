@@ -306,7 +306,7 @@ class _Winners:
             self._at.setdefault(scope_place, {})[number] = None
 
     def change(self, number: int, fact: Fact) -> None:
-        """Put a fact in the scope_place of one with the same places."""
+        """Put a fact in the place of one with the same places."""
         self._facts[number] = fact
 
     def remove(self, number: int) -> None:
