@@ -94,6 +94,7 @@ def make_window(
     is_answered = (
         request.query is not None
         and not request.goals
+        and request.said_in is None
         and _take_meant(request, witness, room, selection, judge)
     )
     is_whole = supply.indexed >= 1  # otherwise a match may not be indexed yet

@@ -77,6 +77,14 @@ def goal_text(goal: Goal) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class SaidIn:
+    """The conversations of which a window has facts: one session, those of one agent, or both."""
+
+    session: str | None = None
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WindowRequest:
     """The parameters of a context window.
 
@@ -96,6 +104,7 @@ class WindowRequest:
     are compared. `predicates` limits the facts of the window (None: any). `include_rules` adds
     rules to the facts (None: when there are goals). `explain` requests why each entry was selected
     and what was cut. `citations` requests numbers of sources after the facts that have evidence.
+    With `said_in`, only facts with evidence in these conversations match the query.
     """
 
     max_facts: int = MAX_FACTS
@@ -117,6 +126,7 @@ class WindowRequest:
     fill: str | None = None
     explain: bool = False
     citations: bool = False
+    said_in: SaidIn | None = None
 
     @property
     def with_rules(self) -> bool:

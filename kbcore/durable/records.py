@@ -74,7 +74,7 @@ VERSION = 9
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
 keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`,
 `unsubscribe`, `delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored
-ones, 9 `late` facts.
+ones, 9 `late` facts and agents of episodes.
 """
 
 
@@ -391,6 +391,7 @@ _EPISODES = ListCodec(
         RecordMember("text", "text"),
         _optional("at", "at"),
         _optional("in", "session"),
+        _optional("for", "agent"),
     )
 )
 

@@ -145,6 +145,7 @@ def _episodes(episodes: Sequence[Episode]) -> Iterator[bytes]:
     for episode in episodes:
         part.append(
             [episode.id, episode.speaker, episode.text, episode.at, episode.session, episode.sha256]
+            + [episode.agent] * (episode.agent is not None)
         )
         size += len(episode.text)
         if size >= CHUNK_BYTES or len(part) >= CHUNK_ROWS:
@@ -152,6 +153,18 @@ def _episodes(episodes: Sequence[Episode]) -> Iterator[bytes]:
             part, size = [], 0
     if part:
         yield orjson.dumps({"kind": "episodes", "episodes": part})
+
+
+def _episode(
+    id: str,
+    speaker: str,
+    text: str,
+    at: int,
+    session: str | None,
+    sha256: str,
+    agent: str | None = None,  # older snapshots have none
+) -> Episode:
+    return Episode(id, speaker, text, at, session, sha256, agent=agent)
 
 
 def _chunks(
@@ -286,7 +299,7 @@ class Restorer:
             raise ValueError("a snapshot has facts before their tenant")
         elif body["kind"] == "episodes":
             for episode in body["episodes"]:
-                self._tenant.episodes.add(Episode(*episode))
+                self._tenant.episodes.add(_episode(*episode))
         else:
             if self._until is not None:
                 body = {key: value for key, value in body.items() if key not in _ACCESSED}

@@ -54,13 +54,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The origin of a text: its speaker (None: unknown), time in epoch milliseconds, and
-    session.
+    """The origin of a text: its speaker (None: unknown), time in epoch milliseconds, session, and
+    the agent whose conversation it is from.
     """
 
     speaker: str | None = None
     at: int | None = None
     session: str | None = None
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,13 @@ from kbcore.context.diff import UNKNOWN, WindowDiff, diff
 from kbcore.context.optimize import make_window
 from kbcore.context.proofs.violations import violations
 from kbcore.context.ranking import Supply
-from kbcore.context.relevance.matches import at_least, matching_facts
+from kbcore.context.relevance.matches import (
+    Allowed,
+    among,
+    at_least,
+    facts_said_in,
+    matching_facts,
+)
 from kbcore.context.relevance.vectors import NEAR, blended, pause_of
 from kbcore.context.removed import Reasons
 from kbcore.context.request import (
@@ -241,7 +247,9 @@ class ContextWindows(TenantHandle):
         check_request(request)
         return self._similarity(request, request_limits)
 
-    def _supply(self, tenant: Tenant, request: WindowRequest, budget: Budget) -> Supply:
+    def _supply(
+        self, tenant: Tenant, request: WindowRequest, budget: Budget, allowed: Allowed | None
+    ) -> Supply:
         """Return candidate facts, ranked as of the first window on the current state."""
         ranked = self._ranking(tenant, budget)
         present = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
@@ -251,7 +259,7 @@ class ContextWindows(TenantHandle):
         if request.query is not None:
             indexed = LexicalIndex.of(tenant).fill(partitions, budget)
             self._services.word_indexes.asked(is_behind=indexed < 1)
-        matches = matching_facts(tenant, partitions, request, weight, budget, ranked)
+        matches = matching_facts(tenant, partitions, request, weight, budget, ranked, allowed)
         return Supply(ranked, partitions, request.min_salience, matches, weight, present, indexed)
 
     def _window(
@@ -306,12 +314,17 @@ class ContextWindows(TenantHandle):
         key = recent.key(tenant, request, 0 if index is None else 1 + index.revision)
         selected = None if staged else recent.get(key)
         if selected is None:
-            supply = self._supply(tenant, request, budget)
+            allowed = None
+            if request.said_in is not None:
+                partitions = self._partitions(tenant, request.scope)
+                allowed = facts_said_in(tenant, partitions, request.said_in, budget)
+            supply = self._supply(tenant, request, budget, allowed)
             lexical = supply.lexical
             if near is not None:
                 partitions = self._partitions(tenant, request.scope)
                 lexical = blended(lexical, tenant, partitions, request, near, budget)
-            supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
+            lexical = at_least(among(lexical, allowed), request.min_relevance)
+            supply = replace(supply, lexical=lexical)
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             selected = make_window(reasoner, supply, request, budget, counter)
             if index is not None and (missing := index.backlog(supply.partitions)):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.request import WindowRequest
-from kbcore.errors import InvalidInput, ModelNotConfigured
+from kbcore.errors import InvalidInput, ModelFailed, ModelNotConfigured, RateLimited
 from kbcore.language.evidence import EvidenceQuery, EvidenceTexts, gather
 from kbcore.language.extract import (
     Contradicted,
@@ -55,28 +55,37 @@ PROOF_NODES = 50
 Changes = TypeVar("Changes", WindowDiff, ContextDiff)
 
 
-@dataclass(frozen=True, slots=True)
-class Ingestion(Generic[Changes]):
-    """Result of reading a text: its facts and rules, the count of new facts, and a window.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredText:
+    """Facts and rules of a text that were stored, and the count of new facts.
 
     `unread` are the numbers of lines that could not be read as facts or rules; `episodes` counts
     the facts in `facts` that hold such lines as they are. `extracted` is the language model's
-    result for the prose, None if no model was called; its facts are also in `facts`. `changes` are
-    those since the session's last window, None if there was none. `recorded` are the ids of the
-    episodes under which the text was stored, if facts were read in it. `discarded` counts the facts
-    that a conflict strategy did not store.
+    result for the prose, None if no model was called or it failed, with the reason in `failure`;
+    its facts are also in `facts`. `recorded` are the ids of the episodes under which the text was
+    stored, if facts were read in it. `discarded` counts the facts that a conflict strategy did not
+    store.
     """
 
-    facts: tuple[Fact, ...]
-    rules: tuple[StoredDefinition, ...]
-    asserted: int
-    unread: tuple[int, ...]
-    window: Window
-    changes: Changes | None = None
-    extracted: ExtractedFacts | None = field(default=None)
+    facts: tuple[Fact, ...] = ()
+    rules: tuple[StoredDefinition, ...] = ()
+    asserted: int = 0
+    unread: tuple[int, ...] = ()
+    extracted: ExtractedFacts | None = None
+    failure: str | None = None
     episodes: int = 0
     recorded: tuple[str, ...] = ()
     discarded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingestion(StoredText, Generic[Changes]):
+    """Result of reading a text, with a window and its changes since the session's last window, None
+    if there was none.
+    """
+
+    window: Window
+    changes: Changes | None = None
 
 
 class NaturalLanguage(TenantHandle, ABC):
@@ -160,7 +169,7 @@ class NaturalLanguage(TenantHandle, ABC):
             if origin.session is not None:
                 check_name("session", origin.session)
             transcript = self._transcript((Message(text),), origin, yield_now)
-            recording = self._recording(transcript, origin.session, None, yield_now)
+            recording = self._recording(transcript, origin, None, yield_now)
             spans = _sentences(text, extracted, yield_now)
             evidence = _Evidence(transcript, recording, spans)
             self._store(extracted, new_facts, evidence, conflict)
@@ -233,69 +242,98 @@ class NaturalLanguage(TenantHandle, ABC):
         model is called, and BudgetExceeded. If the window exceeds the budget, the stored facts and
         rules remain.
         """
-        self._services.refuse_on_follower()
-        self._check_writable(request.scope)
         check_request(request)
+        origin = source or Source(session=request.session)
+        stored = self.store_text(text, request.scope, origin, request_limits, conflict, hint=hint)
+        window, changes = self.context_with_changes(request, request_limits=request_limits)
+        members = {each.name: getattr(stored, each.name) for each in fields(StoredText)}
+        return Ingestion(**members, window=window, changes=changes)
+
+    def store_text(  # noqa: PLR0913  three of them are about the text
+        self,
+        text: str | Sequence[Message],
+        scope: str | None,
+        origin: Source,
+        request_limits: RequestLimits | None = None,
+        conflict: str | None = None,
+        *,
+        hint: str | None = None,
+        keeps_texts: bool = False,
+        vocabulary: Sequence[Definition] = (),
+    ) -> StoredText:
+        """Store the facts and rules of a text or of messages in a scope, all or none, as `ingest`
+        does.
+
+        With `keeps_texts`, episodes and facts `said` are stored whatever the settings are, also
+        beside what a model reads or fails to read. `vocabulary` is stored with them.
+        """
+        self._services.refuse_on_follower()
+        self._check_writable(scope)
         conflict = self._conflict_strategy(conflict)
         yield_now = self._deadline(request_limits)
-        origin = source or Source(session=request.session)
         now = self._services.clock.now_ms()
         is_list = not isinstance(text, str)
         messages = (Message(text),) if isinstance(text, str) else text
         if is_list:
-            unknown = self._unknown_messages(messages, origin, request_limits)
+            unknown = self._unknown_messages(messages, origin, request_limits, keeps_texts)
             if messages and not unknown:
-                window, changes = self.context_with_changes(request, request_limits=request_limits)
-                return Ingestion((), (), 0, (), window, changes)
+                return StoredText()
             messages = unknown
         transcript = self._transcript(messages, origin, yield_now)
         is_chat = any(message.is_chat for message in paced(messages, yield_now))
-        statements = read_statements_of(
-            transcript.text, request.scope, yield_now, with_rules=not is_chat
-        )
+        statements = read_statements_of(transcript.text, scope, yield_now, with_rules=not is_chat)
         extracted: ExtractedFacts | None = None
+        failure: str | None = None
         new: list[Fact] = []
         episodes = 0
-        if statements.unread and self._services.model is not None:
+        model = self._services.model
+        is_kept = keeps_texts or (
+            model is None and self._services.config.extraction_fallback == "episode"
+        )
+        if statements.unread and model is not None:
             prose = ProseLines(transcript.text, statements.unread, yield_now)
-            extracted, new = self._extracted(
-                self._model(), prose.text, request.scope, False, hint, request_limits
-            )
-            for key, spans in _sentences(prose.text, extracted, yield_now).items():
-                parts = (part for span in spans for part in prose.spans(*span))
-                statements.spans.setdefault(key, []).extend(parts)
-        elif statements.unread and self._services.config.extraction_fallback == "episode":
-            utterances = said_in(transcript, statements.unread, request.scope, now, yield_now)
-            for fact, span in utterances:
-                if _signed_atom(fact) not in statements.spans:  # else it was said twice at once
-                    statements.facts.append(fact)
-                    episodes += 1
-                statements.place(fact, span)
-        elif not statements:
+            try:
+                extracted, new = self._extracted(
+                    model, prose.text, scope, False, hint, request_limits
+                )
+            except (ModelFailed, RateLimited) as error:
+                if not keeps_texts:
+                    raise
+                failure = error.message
+            else:
+                for key, spans in _sentences(prose.text, extracted, yield_now).items():
+                    parts = (part for span in spans for part in prose.spans(*span))
+                    statements.spans.setdefault(key, []).extend(parts)
+        elif not (statements or is_kept):
             raise ModelNotConfigured(
                 "no line of the text is in predicate syntax, such as likes(ann, tea), and no language"
                 " model is configured; LLM_PROVIDER names one, or EXTRACTION_FALLBACK=episode keeps"
                 " prose as it is"
             )
+        if statements.unread and is_kept:
+            utterances = said_in(transcript, statements.unread, scope, now, yield_now)
+            for fact, span in utterances:
+                if _signed_atom(fact) not in statements.spans:  # else it was said twice at once
+                    statements.facts.append(fact)
+                    episodes += 1
+                statements.place(fact, span)
         recording = self._recording(
-            transcript, origin.session, now if is_list or episodes else None, yield_now
+            transcript, origin, now if is_list or episodes else None, yield_now, always=keeps_texts
         )
         evidence = _Evidence(transcript, recording, statements.spans, is_whole=is_list)
-        done = self._ingested(
-            statements, extracted, new, request, (evidence, request_limits, conflict)
-        )
-        return replace(done, episodes=episodes)
+        statements.rules += vocabulary
+        done = self._store_read(statements, extracted, new, (evidence, request_limits, conflict))
+        return replace(done, episodes=episodes, failure=failure)
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _ingested(
+    def _store_read(
         self,
         statements: Taken,
         extracted: ExtractedFacts | None,
         new: list[Fact],
-        request: WindowRequest,
         recorded: tuple[_Evidence, RequestLimits | None, str],
-    ) -> Ingestion[WindowDiff]:
+    ) -> StoredText:
         evidence, request_limits, conflict = recorded
         yield_now = self._deadline(request_limits)
         parsed = (
@@ -323,16 +361,12 @@ class NaturalLanguage(TenantHandle, ABC):
             discarded = stored.discarded
             let_go(facts, self._services.yield_now)
             let_go(statements.spans, self._services.yield_now)
-        window, changes = self.context_with_changes(request, request_limits=request_limits)
-        unread = () if extracted is not None else tuple(statements.unread)
-        return Ingestion(
-            (*dated, *listed),
-            rules,
-            asserted,
-            unread,
-            window,
-            changes,
-            extracted,
+        return StoredText(
+            facts=(*dated, *listed),
+            rules=rules,
+            asserted=asserted,
+            unread=() if extracted is not None else tuple(statements.unread),
+            extracted=extracted,
             recorded=tuple(episode.id for episode in supports.episodes),
             discarded=discarded,
         )
@@ -356,25 +390,38 @@ class NaturalLanguage(TenantHandle, ABC):
     def _recording(
         self,
         transcript: Transcript,
-        session: str | None,
+        source: Source,
         now: int | None,
         yield_now: YieldNow,
+        *,
+        always: bool = False,
     ) -> Recording | None:
-        """Return the episodes of a transcript, None if texts are not recorded."""
+        """Return the episodes of a transcript, None if texts are not recorded and need not be."""
         config = self._services.config
-        if not config.record_evidence:
+        if not (always or config.record_evidence):
             return None
-        return Recording(transcript, session, config.episode_max_chars, now, yield_now=yield_now)
+        return Recording(
+            transcript,
+            source.session,
+            config.episode_max_chars,
+            now,
+            agent=source.agent,
+            yield_now=yield_now,
+        )
 
     def _unknown_messages(
-        self, messages: Sequence[Message], source: Source, request_limits: RequestLimits | None
+        self,
+        messages: Sequence[Message],
+        source: Source,
+        request_limits: RequestLimits | None,
+        keeps_texts: bool,
     ) -> Sequence[Message]:
         """Return the messages that are not stored yet; raise AlreadyExists for an id of another
         content.
         """
         yield_now = self._deadline(request_limits)
         transcript = self._transcript(messages, source, yield_now)
-        recording = self._recording(transcript, source.session, None, yield_now)
+        recording = self._recording(transcript, source, None, yield_now, always=keeps_texts)
         if recording is None:
             return messages
         has_ids = any(message.id is not None for message in paced(messages, yield_now))

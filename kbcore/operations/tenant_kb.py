@@ -26,6 +26,7 @@ from kbcore.operations.context_windows import ContextWindows
 from kbcore.operations.episodes.correction import Corrections
 from kbcore.operations.episodes.episodes import Supports
 from kbcore.operations.history.fact_history import FactHistories
+from kbcore.operations.memory import MemoryMethods
 from kbcore.operations.natural_language import NaturalLanguage
 from kbcore.operations.proofs import Proofs
 from kbcore.operations.queries import Queries
@@ -99,6 +100,7 @@ class TenantKB(
     ContextWindows,
     NaturalLanguage,
     FactHistories,
+    MemoryMethods,
 ):
     """Facts, rules and answers of one tenant.
 
@@ -588,24 +590,26 @@ class TenantKB(
         self, conflict: str, new_rules: Sequence[Rule], yield_now: YieldNow
     ) -> ConflictResolver:
         """Return the writer of facts of a strategy; `new_rules` are stored with the facts."""
-
-        def places(fact: Fact) -> list[ScopePlace]:
-            tenant = self._read_tenant()
-            with tenant.lock.read():
-                rules = tenant.rules.visible(fact.scope)
-            known = rules.rules if SCHEMA in rules.derived else ()
-            new = (rule for rule in new_rules if rule.scope in (None, fact.scope))
-            return list(places_of(fact, chain(known, new)))
-
         return ConflictResolver(
             conflict,
             self._services.plugins.conflict_strategies(),
             self._intervals,
-            places,
+            lambda fact: self._places(fact, new_rules),
             self._constraints(),
             self._services.clock,
             yield_now,
         )
+
+    def _places(self, fact: Fact, new_rules: Sequence[Rule]) -> list[ScopePlace]:
+        """Return the places that a fact takes under the stored rules and new ones, that of its
+        opposite first.
+        """
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            rules = tenant.rules.visible(fact.scope)
+        known = rules.rules if SCHEMA in rules.derived else ()
+        new = (rule for rule in new_rules if rule.scope in (None, fact.scope))
+        return list(places_of(fact, chain(known, new)))
 
     def _check_intervals(self, facts: Sequence[Fact], yield_now: YieldNow) -> None:
         """Raise InvalidInput for a fact whose interval is empty.

@@ -187,7 +187,7 @@ class PythonEpisodes(PythonHandle):
             ):
                 raise InvalidInput.at(name, f"must have 1 to {MAX_SUBJECT_CHARS} characters")
         at = None if before is None else moment("before", before)
-        target = PurgeTarget(subject, episode, speaker, at, drop_scopes)
+        target = PurgeTarget(subject, episode, speaker, at, drop_scopes=drop_scopes)
         return self.kb.purge(target, dry_run=dry_run, limit=integer("limit", limit) or 0)
 
     def purges(self) -> list[PurgeProgress]:

@@ -409,6 +409,11 @@ class SearchQuery:
             (word, weight) for weight, word in sorted(weights, key=lambda pair: -pair[0])
         ]
         self._max_score = sum(weight for _, weight in self._weights) * (K1 + 1) / (1 + self._flat)
+        self._only: Mapping[StoredRelation, Iterable[int]] | None = None
+
+    def limit_to(self, facts: Mapping[StoredRelation, Iterable[int]]) -> None:
+        """Search some facts only, given by their row ids; their scores stay the same."""
+        self._only = facts
 
     @property
     def relations(self) -> Iterable[StoredRelation]:
@@ -493,8 +498,11 @@ class SearchQuery:
         matching = self._matching(shelf, self._weights, self._predicates)
         if not matching.words:
             return []
-        if minimum or symbol is not None:
+        if minimum or symbol is not None or self._only is not None:
             visible = matching.visible
+            if self._only is not None:
+                with self._mutex:
+                    visible = _both(visible, shelf.postings.with_rows(self._only))
             if symbol is not None:
                 with self._mutex:
                     visible = _both(visible, shelf.postings.with_symbol(symbol))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from weakref import ref
@@ -179,6 +179,16 @@ class Postings:
         self._masks[symbol] = mask, rows_done
         if len(self._masks) > MAX_MASKS:
             del self._masks[next(iter(self._masks))]
+        return mask
+
+    def with_rows(self, facts: Mapping[StoredRelation, Iterable[int]]) -> bytearray:
+        """Return for each place 1 if its fact is among those given by row ids, otherwise 0."""
+        mask = bytearray(len(self.shown))
+        for stored, rows in facts.items():
+            if (part := self.part(stored)) is not None:
+                for row in rows:
+                    if row < len(part.places) and row not in part.closed:
+                        mask[part.places[row]] = 1
         return mask
 
     def ranks(self, order: Iterable[StoredRelation]) -> array[int]:

@@ -13,17 +13,19 @@ from urllib.parse import unquote
 
 from kbcore.context.summaries import SUFFIX, is_summary
 from kbcore.reason.budget import Budget
-from kbcore.state.facts import FactRows, Row
+from kbcore.state.episodes.evidence import evidence_of
+from kbcore.state.facts import FactKey, FactRows, Row
 from kbcore.state.intervals import EARLIER_KEY, RESERVED_KEYS, earlier_of
-from kbcore.state.partition import StoredRelation
+from kbcore.state.partition import RowKey, StoredRelation
 from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.evict import RECORD_BYTES
 from kbcore.upkeep.sources import supported
-from kbplanner.engine.backend import Attribute
+from kbplanner.engine.backend import NO_ROW, Attribute
+from kbplanner.ir.schema import RelationSchema
 from kbtypes.episodes import Episode
 
-SUBJECT, EPISODE, SPEAKER, BEFORE = "subject", "episode", "speaker", "before"
+SUBJECT, EPISODE, SPEAKER, BEFORE, FACTS = "subject", "episode", "speaker", "before", "facts"
 """The ways to select what a purge removes."""
 
 MAX_SUBJECT_CHARS = 1000
@@ -40,20 +42,22 @@ SummaryOf = tuple[str | None, str, int]
 
 @dataclass(frozen=True, slots=True)
 class PurgeTarget:
-    """Selection of what to purge: exactly one member is given.
+    """Selection of what to purge: exactly one member but `drop_scopes` is given.
 
     `subject` is a name: facts with an argument or metadata that mention it, and episodes that
     mention it, were said by it, or have it in their id or session. `episode` is an id, `speaker` a
     name: these episodes, and the facts that nothing else supports. `before` is in epoch
-    milliseconds: facts and episodes that are older. Subjects match whole words in any case, and
-    spaces and `_` between the words of a subject are equal. With `drop_scopes`, scopes whose names
-    mention the subject are dropped, with everything in them.
+    milliseconds: facts and episodes that are older. `facts` are stored facts: these, the episodes
+    that are evidence for them, and the facts that nothing else supports. Subjects match whole
+    words in any case, and spaces and `_` between the words of a subject are equal. With
+    `drop_scopes`, scopes whose names mention the subject are dropped, with everything in them.
     """
 
     subject: str | None = None
     episode: str | None = None
     speaker: str | None = None
     before: int | None = None
+    facts: tuple[FactKey, ...] | None = None
     drop_scopes: bool = False
 
     @property
@@ -64,6 +68,7 @@ class PurgeTarget:
             EPISODE: self.episode,
             SPEAKER: self.speaker,
             BEFORE: self.before,
+            FACTS: self.facts,
         }
         return next(name for name, value in values.items() if value is not None)
 
@@ -151,24 +156,27 @@ def plan_purge(
     """
     plan = PurgePlan()
     mentions = None if target.subject is None else _Mentions(target.subject)
-    plan.episodes = [
-        episode
-        for episode in budget.paced(tenant.episodes, 100)
-        if _selects(target, episode, mentions)
-    ]
-    orphans = set[tuple[int, tuple[int, ...]]]()
-    if target.by in (EPISODE, SPEAKER):
+    chosen = _located(tenant, target.facts or (), budget)
+    if target.facts is None:
+        plan.episodes = [
+            episode
+            for episode in budget.paced(tenant.episodes, 100)
+            if _selects(target, episode, mentions)
+        ]
+    else:
+        plan.episodes = _evidence_for(tenant, chosen)
+    reasons: dict[tuple[int, RowKey], str] = {}
+    if target.by in (EPISODE, SPEAKER, FACTS):
         ids = {episode.id for episode in plan.episodes}
-        orphans = {
-            (id(fact.stored), fact.row)
-            for fact in supported(tenant, ids, budget)
-            if all(span["episode"] in ids for span in fact.spans)
-        }
+        for fact in supported(tenant, ids, budget):
+            if all(span["episode"] in ids for span in fact.spans):
+                reasons[id(fact.stored), fact.row] = "evidence"
+        reasons.update(((id(stored), row), "asked") for stored, row in chosen)
     for _, stored in tenant.stored():
         if not stored.relation.counts().live:
             continue
         selected = Selected(stored, array("I"), [])
-        for row, why in _facts(tenant, stored, target, mentions, orphans, budget):
+        for row, why in _facts(tenant, stored, target, mentions, reasons, budget):
             selected.rows.extend(row)
             selected.reasons.append(why)
         if selected.reasons:
@@ -186,6 +194,32 @@ def plan_purge(
     plan.goals = [goal for goal in goals if any(map(mentions.in_text, goal.texts))]
     plan.similar = mentions.similar()
     return plan
+
+
+def _located(
+    tenant: Tenant, facts: Iterable[FactKey], budget: Budget
+) -> list[tuple[StoredRelation, RowKey]]:
+    """Return the relations and symbols of those facts that are stored."""
+    rows: list[tuple[StoredRelation, RowKey]] = []
+    for scope, predicate, args, positive in budget.paced(facts):
+        partition = tenant.partition(scope)
+        schema = RelationSchema(predicate, len(args), positive)
+        stored = None if partition is None else partition.get(schema)
+        symbols = array("I", [tenant.engine.find(arg) for arg in args])
+        if stored is None or 0 in symbols or stored.relation.locate(symbols, 1)[0] == NO_ROW:
+            continue
+        rows.append((stored, tuple(symbols)))
+    return rows
+
+
+def _evidence_for(tenant: Tenant, facts: Iterable[tuple[StoredRelation, RowKey]]) -> list[Episode]:
+    """Return the episodes that are evidence for some facts, each once."""
+    ids = dict.fromkeys(
+        span["episode"]
+        for stored, row in facts
+        for span in evidence_of(stored.metadata.get(row, {}))
+    )
+    return [episode for id in ids if (episode := tenant.episodes.get(id)) is not None]
 
 
 def _add_summaries(tenant: Tenant, plan: PurgePlan, budget: Budget) -> None:
@@ -301,14 +335,14 @@ def _facts(
     stored: StoredRelation,
     target: PurgeTarget,
     mentions: _Mentions | None,
-    orphans: set[tuple[int, tuple[int, ...]]],
+    reasons: Mapping[tuple[int, RowKey], str],
     budget: Budget,
-) -> Iterator[tuple[tuple[int, ...], str]]:
+) -> Iterator[tuple[RowKey, str]]:
     """Yield the symbols of the facts of a relation to purge, with the reason."""
-    if target.by in (EPISODE, SPEAKER):
-        for relation, row in orphans:
+    if target.by in (EPISODE, SPEAKER, FACTS):
+        for (relation, row), why in reasons.items():
             if relation == id(stored):
-                yield row, "evidence"
+                yield row, why
         return
     arity = stored.schema.arity
     rows, ids = stored.relation.match([0] * arity, hidden=True)

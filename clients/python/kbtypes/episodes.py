@@ -36,7 +36,7 @@ class Episode:
     """A text that `speaker` said at `at` (epoch milliseconds), perhaps in a session.
 
     `sha256` is the hash of the text in UTF-8, in hexadecimal digits. `is_new` is False if
-    it was stored before.
+    it was stored before. `agent` names the agent whose conversation it is from, if known.
     """
 
     id: str
@@ -46,6 +46,7 @@ class Episode:
     session: str | None
     sha256: str
     is_new: bool = False
+    agent: str | None = None
 
     @property
     def length(self) -> int:
@@ -63,6 +64,7 @@ class Episode:
             answer["session"],
             answer["sha256"],
             is_new,
+            answer.get("agent"),
         )
 
 

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from kbcore.context.ranking import Lexical
 from kbcore.context.relevance.conversation import MAX_SOURCES, with_conversation
-from kbcore.context.request import WindowRequest
+from kbcore.context.request import SaidIn, WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.reason.budget import Budget
 from kbcore.search.bm25 import Found, LexicalIndex, SearchQuery
@@ -38,6 +38,9 @@ ASKER_FACTOR = 2.0
 Where = tuple[StoredRelation, int]
 """A stored fact: its relation and row id."""
 
+Allowed = dict[StoredRelation, set[int]]
+"""Stored facts: row ids by relation."""
+
 
 def matching_facts(
     tenant: Tenant,
@@ -46,6 +49,7 @@ def matching_facts(
     salience_weight: float,
     budget: Budget,
     scores: Scores | None = None,
+    allowed: Allowed | None = None,
 ) -> Lexical:
     """Return the BM25 share of the best matching facts, doubled for facts about the asker, and more
     for what was said around matches.
@@ -53,8 +57,8 @@ def matching_facts(
     They contain the first `max_facts` after ranking by match and by the salience that `scores`
     give; without `scores` salience is taken to be unknown. First-person words of the query count as
     the name of the asker, and dates relative to the instant of the request, such as "last May", as
-    those dates. The result is empty if no fact has `min_coverage` of the words of the query. The
-    caller holds the read lock. Raises BudgetExceeded.
+    those dates. With `allowed`, other facts are not searched. The result is empty if no fact has
+    `min_coverage` of the words of the query. The caller holds the read lock. Raises BudgetExceeded.
     """
     if request.query is None:
         return {}
@@ -67,6 +71,9 @@ def matching_facts(
         text = f"{asker} {text}"
     index = LexicalIndex.of(tenant)
     queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
+    if allowed is not None:
+        for query in queries:
+            query.limit_to(allowed)
     symbol = None if asker is None else tenant.engine.find(asker)
     matches = _Matches(queries, request, salience_weight, symbol, scores).found()
     matches = _with_pairs(queries, matches)
@@ -91,6 +98,42 @@ def _is_covered(
     return any(
         index.covers(partition, text, share, budget, request.predicates) for partition in partitions
     )
+
+
+def facts_said_in(
+    tenant: Tenant, partitions: Sequence[Partition], said_in: SaidIn, budget: Budget
+) -> Allowed:
+    """Return the facts that have evidence in some conversations.
+
+    The caller holds the read lock. Raises BudgetExceeded.
+    """
+    tenant.note_episodes()
+    if said_in.session is not None:
+        episodes = tenant.episodes.in_session(said_in.session)
+    else:
+        episodes = tenant.episodes.of_agent(str(said_in.agent))
+    relations = [
+        stored for partition in partitions for stored in partition.relations() if stored.metadata
+    ]
+    allowed: Allowed = {}
+    for episode in budget.paced(episodes):
+        if said_in.agent in (None, episode.agent):
+            for stored in relations:
+                for key in stored.supported_by(episode.id):
+                    rows = stored.relation.match(list(key))[1]
+                    allowed.setdefault(stored, set()).update(rows)
+    return allowed
+
+
+def among(lexical: Lexical, allowed: Allowed | None) -> Lexical:
+    """Return the matches that are among some facts; None means all."""
+    if allowed is None:
+        return lexical
+    return {
+        (stored, row): match
+        for (stored, row), match in lexical.items()
+        if row in allowed.get(stored, ())
+    }
 
 
 def at_least(lexical: Lexical, share_of_best: float) -> Lexical:

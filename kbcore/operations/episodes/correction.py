@@ -18,15 +18,18 @@ from kbcore.state.changes import (
     AssertFacts,
     Change,
     DropScope,
+    EndedFact,
+    EndFacts,
     Outdated,
     PurgeMemory,
     RetractFact,
 )
 from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.episodes.purges import PurgeRecord
-from kbcore.state.facts import Fact, Row
+from kbcore.state.facts import AssertOutcome, Fact, Row
 from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
+from kbcore.timestamps import iso_text
 from kbcore.upkeep.purge import (
     NamedScope,
     PurgedGoal,
@@ -160,6 +163,39 @@ class Corrections(EpisodeMethods, ABC):
                 continue
             stored = self._stored(fact.predicate, fact.args, fact.positive, fact.scope)
             return CorrectOutcome(before, stored, reason, delta.seq, delta.at)
+        raise Conflict("the fact was changed by other requests again and again")
+
+    def replace_value(self, old: Atom, new: Fact) -> AssertOutcome:
+        """Store a fact and end a stored one when the new one begins, in one change.
+
+        Both are in the scope of `new`, which begins now without `valid_from`. The old fact keeps
+        its beginning and its evidence and stays in the history. Raises NotFound if it is not
+        stored, and InvalidInput if it does not begin before the new one.
+        """
+        self._check_writable(new.scope)
+        args = tuple(arg for arg in old.args if isinstance(arg, str))
+        if (old.predicate, args, old.positive) == (new.predicate, new.args, new.positive):
+            raise InvalidInput.at("replaces", "is the same fact")
+        self._check_intervals([new], self._services.yield_now)
+        (new,) = self._with_evidence([new])
+        for _ in range(MAX_ATTEMPTS):
+            before = self._stored(old.predicate, args, old.positive, new.scope)
+            start = self._services.clock.now_ms() if new.valid_from is None else new.valid_from
+            if before["validFrom"] >= start:
+                raise InvalidInput.at(
+                    "since",
+                    f"must be after the beginning of {print_atom(old)}, which is"
+                    f" {iso_text(before['validFrom'])}",
+                )
+            ended = EndedFact(old.predicate, args, old.positive, new.scope, new.valid_from)
+            try:
+                delta = self._commit(
+                    (EndFacts((ended,)), AssertFacts((new,))),
+                    self._unchanged(old, args, new.scope, before),
+                )
+            except Outdated:
+                continue
+            return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
         raise Conflict("the fact was changed by other requests again and again")
 
     def purge(

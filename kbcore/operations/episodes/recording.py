@@ -28,7 +28,7 @@ _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 
 
 class Recording:
-    """The episodes of a transcript in a session.
+    """The episodes of a transcript in a session of an agent, where these are known.
 
     Without a time given for a passage its episode is dated when it is stored, or at `now` (epoch
     milliseconds) if `now` is given. Then equal messages of a list have episodes of their own, and
@@ -42,6 +42,7 @@ class Recording:
         max_chars: int,
         now: int | None = None,
         *,
+        agent: str | None = None,
         yield_now: YieldNow,
     ) -> None:
         self._starts: list[int] = []
@@ -60,10 +61,10 @@ class Recording:
                     id = own.id if number == 1 else f"{own.id}.{number}"
                 else:
                     repeat = None if passage.at is not None or now is None else passage.message
-                    id = episode_id(passage.speaker, text, at, session, repeat)
+                    id = episode_id(passage.speaker, text, at, session, repeat, agent)
                 self._starts.append(start)
                 self.messages.append(passage.message)
-                self.episodes.append(NewEpisode(id, passage.speaker, text, at, session))
+                self.episodes.append(NewEpisode(id, passage.speaker, text, at, session, agent))
 
     def evidence(self, spans: Iterable[Span]) -> tuple[Evidence, ...]:
         """Return the evidence of spans of the text: in each episode that they touch."""

@@ -22,29 +22,34 @@ MAX_SPEAKER_CHARS = 256
 
 def episode_bytes(episode: Episode) -> int:
     """Return the approximate size of an episode in bytes, for the quota of the tenant."""
-    return entry_bytes(episode.id, episode.speaker, episode.text, episode.session)
+    return entry_bytes(episode.id, episode.speaker, episode.text, episode.session, episode.agent)
 
 
 @dataclass(frozen=True, slots=True)
 class NewEpisode:
-    """An episode to be stored; without `at` it is dated when it is stored."""
+    """An episode to be stored; without `at` it is dated when it is stored. `agent` is the agent
+    whose conversation it is from.
+    """
 
     id: str
     speaker: str
     text: str
     at: int | None = None
     session: str | None = None
+    agent: str | None = None
 
     @property
     def bytes(self) -> int:
         """Approximate size in bytes, for the quota of the tenant."""
-        return entry_bytes(self.id, self.speaker, self.text, self.session)
+        return entry_bytes(self.id, self.speaker, self.text, self.session, self.agent)
 
     def dated(self, at: int) -> Episode:
         """Return the episode as it is stored at `at` (epoch milliseconds)."""
         digest = hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
         when = at if self.at is None else self.at
-        return Episode(self.id, self.speaker, self.text, when, self.session, digest)
+        return Episode(
+            self.id, self.speaker, self.text, when, self.session, digest, agent=self.agent
+        )
 
     def is_same(self, episode: Episode | NewEpisode) -> bool:
         """Return True if another episode has this content, and this time if it is given."""
@@ -52,18 +57,25 @@ class NewEpisode:
             self.speaker == episode.speaker
             and self.text == episode.text
             and self.session == episode.session
+            and self.agent == episode.agent
             and self.at in (None, episode.at)
         )
 
 
 def episode_id(
-    speaker: str, text: str, at: int | None, session: str | None, number: int | None = None
+    speaker: str,
+    text: str,
+    at: int | None,
+    session: str | None,
+    number: int | None = None,
+    agent: str | None = None,
 ) -> str:
     """Return the default id of an episode: a prefix of the hash of its content.
 
     `number` tells equal messages of one time apart.
     """
-    content = orjson.dumps([speaker, text, at, session, *(() if number is None else (number,))])
+    more = [each for each in (number, agent) if each is not None]
+    content = orjson.dumps([speaker, text, at, session, *more])
     return ID_PREFIX + hashlib.sha256(content).hexdigest()[:ID_DIGITS]
 
 
@@ -140,6 +152,13 @@ class StoredEpisodes:
         for id in self._in_order().sessions.get(session, ()):
             yield self._known[id]
 
+    def of_agent(self, agent: str) -> Iterator[Episode]:
+        """Yield the episodes of the conversations of an agent, in the order of `in_session`."""
+        if self._below is not None:
+            yield from self._below.of_agent(agent)
+        for id in self._in_order().agents.get(agent, ()):
+            yield self._known[id]
+
     def around(self, episode: Episode, distance: int) -> list[tuple[int, Episode]]:
         """Return the episodes of the same session that were stored up to `distance` places before
         and after a stored episode, each with its distance, which is below 0 before it.
@@ -189,16 +208,19 @@ class StoredEpisodes:
 
 
 class _Order:
-    """The ids of the episodes of each session, in the order in which they were stored, and the
-    index of each.
+    """The ids of the episodes of each session and of each agent, in the order in which they were
+    stored, and the index of each in its session.
     """
 
     def __init__(self) -> None:
         self.sessions: dict[str, list[str]] = {}
+        self.agents: dict[str, list[str]] = {}
         self.indexes: dict[str, int] = {}
 
     def add(self, episode: Episode) -> None:
-        """Add an episode after all others of its session."""
+        """Add an episode after all others of its session and its agent."""
+        if episode.agent is not None:
+            self.agents.setdefault(episode.agent, []).append(episode.id)
         if episode.session is not None:
             ids = self.sessions.setdefault(episode.session, [])
             self.indexes[episode.id] = len(ids)

@@ -1,0 +1,362 @@
+"""Memory of an agent about a user: messages in, the text for a prompt out.
+
+A user is a tenant, so nothing passes between users. This is episodes, facts, rules and windows with
+defaults for conversations; facts that are stored in other ways are part of it too.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from kbcore.branching.places import ScopePlace
+from kbcore.context.request import NATURAL, SaidIn, WindowRequest
+from kbcore.errors import InvalidInput
+from kbcore.language.messages import USER, Message, Source, check_speaker
+from kbcore.language.reading import EPISODE
+from kbcore.operations.base import TenantHandle
+from kbcore.operations.episodes.correction import PurgeRemovals
+from kbcore.operations.episodes.episodes import DEFAULT_LISTED, Supports
+from kbcore.operations.history.fact_history import FactPattern
+from kbcore.operations.natural_language import StoredText
+from kbcore.operations.scripts import blocks_of
+from kbcore.reason.budget import Budget, RequestLimits
+from kbcore.state.catalog import DEFAULT
+from kbcore.state.episodes.quoting import Quotation, quoted_all
+from kbcore.state.facts import AssertOutcome, Fact, FactKey, Row
+from kbcore.state.names import check_name
+from kbcore.state.partition import StoredRelation
+from kbcore.state.rulebook import RulesOutcome
+from kbcore.state.tenant import Tenant
+from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
+from kbplanner.ir.phrases import Definition
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom, Rule, Variable
+from kbplanner.syntax.textform import atom_from_text
+from kbtypes.windows import Window
+
+MIN_RELEVANCE = 0.5
+"""Share of the best match that a fact needs to be found."""
+
+MAX_FOUND = 20
+MAX_TOKENS = 1000
+"""Default size of what a search returns, in facts and in tokens."""
+
+MAX_FORGOTTEN = 100
+"""Facts that words find to be forgotten."""
+
+VOCABULARY = "memory.kb"
+_INSTALLED = RelationSchema("next_plan_day", 2, True)
+"""A conclusion of the vocabulary: where rules have it, the vocabulary is installed."""
+
+_PATTERN = re.compile(r"~?\s*\w+\(.*\)\s*\.?", re.DOTALL)
+"""The form of a fact or a pattern in the rule language."""
+
+
+@dataclass(frozen=True, slots=True)
+class BelievedFact:
+    """A stored fact that is valid now, with the passages that it is based on."""
+
+    row: Row
+    sources: list[Quotation]
+
+
+@dataclass(frozen=True, slots=True)
+class BelievedPage:
+    """A page of what is believed now, and the number of all facts."""
+
+    facts: list[BelievedFact]
+    total: int
+
+
+class MemoryMethods(TenantHandle, ABC):
+    """Memory about a user. The abstract methods are those of other parts of a knowledge base."""
+
+    @abstractmethod
+    def store_text(  # noqa: PLR0913  the same as in NaturalLanguage
+        self,
+        text: str | Sequence[Message],
+        scope: str | None,
+        origin: Source,
+        request_limits: RequestLimits | None = ...,
+        conflict: str | None = ...,
+        *,
+        hint: str | None = ...,
+        keeps_texts: bool = ...,
+        vocabulary: Sequence[Definition] = ...,
+    ) -> StoredText:
+        """Store the facts of messages and their texts."""
+
+    @abstractmethod
+    def context(
+        self, request: WindowRequest, *, request_limits: RequestLimits | None = None
+    ) -> Window:
+        """Return a context window."""
+
+    @abstractmethod
+    def assert_rules(
+        self,
+        rules: Sequence[Definition],
+        facts: Sequence[Fact] = (),
+        defined: Iterable[tuple[str, int]] = (),
+        supports: Supports | None = None,
+        request_limits: RequestLimits | None = None,
+        *,
+        conflict: str = ...,
+    ) -> RulesOutcome:
+        """Store rules and facts."""
+
+    @abstractmethod
+    def replace_value(self, old: Atom, new: Fact) -> AssertOutcome:
+        """End a stored fact when another one begins."""
+
+    @abstractmethod
+    def purge(
+        self,
+        target: PurgeTarget,
+        *,
+        dry_run: bool = False,
+        wait: bool = True,
+        limit: int = DEFAULT_LISTED,
+        request_limits: RequestLimits | None = None,
+    ) -> PurgeRemovals:
+        """Remove facts and episodes for good."""
+
+    @abstractmethod
+    def _places(self, fact: Fact, new_rules: Sequence[Rule]) -> list[ScopePlace]:
+        """Return the places that a fact takes."""
+
+    @abstractmethod
+    def _intervals(self, fact: Fact, claim: ScopePlace | None) -> list[Row]:
+        """Return a row for each interval of the rivals of a fact at a place."""
+
+    def memory_add(
+        self,
+        messages: Sequence[Message],
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        at: int | None = None,
+        request_limits: RequestLimits | None = None,
+    ) -> StoredText:
+        """Store messages, and the facts that are read in them.
+
+        The texts are kept as episodes and as facts `said(speaker, text, when)`, with and without a
+        language model; with one the facts that it reads are stored in addition, and if it fails,
+        `failure` of the result says so. A new value of a declared `@key` ends the older one.
+        `user` names the user, by default as the tenant; `session` and `agent` name the conversation
+        and the agent it is with. `at` (epoch milliseconds) is the time of messages without one of
+        their own, by default now. A message that is stored already is not stored again.
+
+        Raises InvalidInput, AlreadyExists if the id of a message belongs to another content,
+        TooLarge, ReadOnlyFollower and BudgetExceeded.
+        """
+        for name, value in (("session", session), ("agent", agent)):
+            if value is not None:
+                check_name(name, value)
+        source = Source(self._user(user), at, session, agent)
+        return self.store_text(
+            messages,
+            None,
+            source,
+            request_limits,
+            keeps_texts=True,
+            vocabulary=self._new_vocabulary(),
+        )
+
+    def memory_search(  # noqa: PLR0913  one parameter for each option of a search
+        self,
+        question: str,
+        *,
+        max_facts: int = MAX_FOUND,
+        max_tokens: int = MAX_TOKENS,
+        user: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        citations: bool = True,
+        request_limits: RequestLimits | None = None,
+    ) -> Window:
+        """Return what is known about a question, as text for a prompt, with its sources.
+
+        Standing instructions of the user come first. With `session` or `agent`, only what was said
+        in these conversations is searched. The text is empty if nothing matches. Raises
+        InvalidInput and BudgetExceeded.
+        """
+        if not question.strip():
+            raise InvalidInput.at("question", "must not be empty")
+        for name, value in (("session", session), ("agent", agent)):
+            if value is not None:
+                check_name(name, value)
+        request = WindowRequest(
+            max_facts=max_facts,
+            max_tokens=max_tokens,
+            format=NATURAL,
+            query=question,
+            asker=self._user(user),
+            min_relevance=MIN_RELEVANCE,
+            citations=citations,
+            said_in=None if session is agent is None else SaidIn(session, agent),
+        )
+        return self.context(request, request_limits=request_limits)
+
+    def memory_update(
+        self,
+        fact: Fact,
+        replaces: Atom | None = None,
+        *,
+        request_limits: RequestLimits | None = None,
+    ) -> AssertOutcome:
+        """Store a value that ends an older one, which stays in the history with its evidence.
+
+        The older value is the fact `replaces`, or that of the declared `@key` of the predicate, or
+        the opposite of the fact. Raises InvalidInput if there is neither `replaces` nor a key,
+        nor a stored opposite, and NotFound if `replaces` is not stored.
+        """
+        if replaces is not None:
+            return self.replace_value(replaces, fact)
+        new = self._new_vocabulary()
+        opposite, *keys = self._places(fact, [each for each in new if isinstance(each, Rule)])
+        if not keys and not self._intervals(fact, opposite):
+            name = f"{fact.predicate}/{len(fact.args)}"
+            raise InvalidInput.at(
+                "fact",
+                f"has no older value to end: {name} has no declared @key; name the fact that it"
+                " replaces, or declare a key",
+            )
+        outcome = self.assert_rules(
+            new, [fact], request_limits=request_limits, conflict="NEWEST_WINS"
+        )
+        return AssertOutcome(
+            outcome.asserted, outcome.updated, outcome.timestamp, outcome.discarded
+        )
+
+    def memory_forget(
+        self,
+        about: str,
+        *,
+        dry_run: bool = True,
+        user: str | None = None,
+        limit: int = DEFAULT_LISTED,
+        request_limits: RequestLimits | None = None,
+    ) -> PurgeRemovals:
+        """Remove facts, what was said that they are based on, and what nothing else supports.
+
+        `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
+        words, which find the facts that `memory_search` finds. Nothing is removed with `dry_run`.
+        Removal is for good: also from the log. Raises InvalidInput and BudgetExceeded.
+        """
+        if not 1 <= len(about.strip()) <= len(about) <= MAX_SUBJECT_CHARS:
+            raise InvalidInput.at("about", f"must have 1 to {MAX_SUBJECT_CHARS} characters")
+        target = self._forgotten(about.strip(), user, request_limits)
+        return self.purge(
+            target, dry_run=dry_run, wait=True, limit=limit, request_limits=request_limits
+        )
+
+    def memory_facts(
+        self,
+        *,
+        limit: int = DEFAULT_LISTED,
+        offset: int = 0,
+        request_limits: RequestLimits | None = None,
+    ) -> BelievedPage:
+        """Return the facts that are valid now, with the passages that they are based on.
+
+        They are ordered by predicate, then in order of storing. Texts of messages are left out.
+        """
+
+        def evaluate(tenant: Tenant, budget: Budget) -> BelievedPage:
+            tenant.note_episodes()
+            listed: list[BelievedFact] = []
+            total = 0
+            for stored in _believed(tenant, budget):
+                count = stored.relation.counts().visible
+                first = max(offset - total, 0)
+                total += count
+                if first < count and len(listed) < limit:
+                    rows = _page(tenant, stored, first, limit - len(listed), budget)
+                    listed += (
+                        BelievedFact(row, quoted_all(row.get("evidence", ()), tenant.episodes))
+                        for row in budget.paced(rows)
+                    )
+            return BelievedPage(listed, total)
+
+        return self._evaluated(evaluate, request_limits)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _user(self, user: str | None) -> str:
+        """Return the name of the user: that of the tenant if none is given."""
+        if user is None:
+            return USER if self.tenant == DEFAULT else self.tenant
+        check_speaker("user", user)
+        return user
+
+    def _new_vocabulary(self) -> Sequence[Definition]:
+        """Return the rules and declarations of the vocabulary if they are not installed."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            if _INSTALLED in tenant.rules.visible(None).derived:
+                return ()
+        return _vocabulary()
+
+    def _forgotten(
+        self, about: str, user: str | None, request_limits: RequestLimits | None
+    ) -> PurgeTarget:
+        if _PATTERN.fullmatch(about):
+            atom = atom_from_text(about.removesuffix("."), "about")
+            args = tuple(term for term in atom.args if isinstance(term, str | Variable))
+            pattern = FactPattern(atom.predicate, args, None if atom.positive else False)
+
+            def matching(tenant: Tenant, budget: Budget) -> tuple[FactKey, ...]:
+                return tuple(key for key in pattern.stored(tenant, budget) if pattern.selects(key))
+
+            return PurgeTarget(facts=self._evaluated(matching, request_limits))
+        if self._read_tenant().episodes.get(about) is not None:
+            return PurgeTarget(episode=about)
+        request = WindowRequest(
+            max_facts=MAX_FORGOTTEN,
+            query=about,
+            asker=self._user(user),
+            min_relevance=MIN_RELEVANCE,
+        )
+        matches = self.context(request, request_limits=request_limits).entries
+        return PurgeTarget(
+            facts=tuple(
+                (entry.scope, entry.predicate, entry.args, not entry.negated)
+                for entry in matches
+                if entry.provenance is None
+            )
+        )
+
+
+@cache
+def _vocabulary() -> tuple[Definition, ...]:
+    text = (files("kbcore") / VOCABULARY).read_text(encoding="utf-8")
+    return tuple(rule for block in blocks_of(text, None) for rule in block.rules)
+
+
+def _believed(tenant: Tenant, budget: Budget) -> list[StoredRelation]:
+    """Return the relations of the base partition with facts, without texts, by predicate."""
+    relations = [
+        stored
+        for stored in budget.paced(tenant.partitions(None)[0].relations())
+        if stored.schema.predicate != EPISODE and stored.relation.counts().visible
+    ]
+    return sorted(
+        relations,
+        key=lambda each: (each.schema.predicate, each.schema.arity, not each.schema.positive),
+    )
+
+
+def _page(
+    tenant: Tenant, stored: StoredRelation, first: int, count: int, budget: Budget
+) -> list[Row]:
+    arity = stored.schema.arity
+    rows, ids = stored.relation.match([0] * arity, yield_now=budget.yield_now)
+    chosen = ids[first : first + count]
+    return stored.rows(tenant.engine, rows[first * arity : (first + count) * arity], chosen)

@@ -1,0 +1,212 @@
+"""Memory about a user: messages in, the text for a prompt out."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date
+
+import pytest
+
+from kbcore import open_kb
+from kbcore.errors import InvalidInput, NotFound
+from kbcore.state.facts import Fact
+from kbplanner.ir.terms import Variable
+
+MOVED = {"role": "user", "content": "I moved to Berlin.", "at": "2026-11-20T09:00:00Z"}
+ASKED = {"role": "assistant", "content": "Do you like the parks?", "at": "2026-11-20T09:00:10Z"}
+LIKED = {"role": "user", "content": "Yes, very much.", "at": "2026-11-20T09:00:20Z"}
+
+
+@pytest.fixture
+def kb():
+    with open_kb() as opened:
+        yield opened
+
+
+@pytest.fixture
+def memory(kb):
+    return kb.memory(user="mia")
+
+
+def texts(window):
+    return [entry.args[1] for entry in window.entries]
+
+
+def test_messages_are_found_with_speaker_and_sources(memory):
+    memory.add([MOVED, ASKED, LIKED], session="s1")
+    found = memory.search("Who moved to Berlin?")
+    assert texts(found)[0] == "I moved to Berlin."
+    assert found.entries[0].args[0] == "mia"
+    source = next(each for each in found.sources if each["text"] == "I moved to Berlin.")
+    assert (source["speaker"], source["at"]) == ("mia", 1_795_165_200_000)
+
+
+def test_one_message_and_one_text_are_messages_of_the_user(memory):
+    memory.add(MOVED)
+    memory.add("I like tea.", at=date(2026, 11, 21))
+    (tea,) = memory.search("tea").entries
+    assert tea.args == ("mia", "I like tea.", "2026-11-21T00:00:00.000Z")
+
+
+def test_a_user_is_a_tenant(kb, memory):
+    memory.add(MOVED)
+    assert kb.memory(user="bob").search("Berlin").text == ""
+    assert kb.memory().search("Berlin").text == ""
+    assert memory.kb.tenant == "mia"
+    assert kb.memory().add("I like tea.").recorded
+    assert kb.memory().search("tea").entries[0].args[0] == "user"
+    with pytest.raises(InvalidInput, match="user"):
+        kb.memory(user="")
+
+
+def test_a_whole_conversation_can_be_sent_again(memory):
+    memory.add([MOVED], session="s1")
+    added = memory.add([MOVED, ASKED, LIKED], session="s1")
+    assert len(added.recorded) == 2
+    assert memory.add([MOVED, ASKED, LIKED], session="s1").recorded == ()
+
+
+def test_session_and_agent_narrow_a_search(memory):
+    memory.add([MOVED], session="s1", agent="travel")
+    memory.add("I will move to Berlin again.", session="s2", agent="work")
+    memory.add("Berlin is big.")
+    assert len(memory.search("Berlin").entries) == 3
+    assert texts(memory.search("Berlin", session="s1")) == ["I moved to Berlin."]
+    assert texts(memory.search("Berlin", agent="work")) == ["I will move to Berlin again."]
+    assert memory.search("Berlin", session="s1", agent="work").text == ""
+    assert memory.search("Berlin", session="unknown").text == ""
+
+
+def test_a_narrow_search_is_not_crowded_out(memory):
+    memory.add([f"Berlin, Berlin: note {number}." for number in range(600)], session="long")
+    memory.add("A long sentence in which, among other towns, Berlin is named.", session="short")
+    assert len(memory.search("Berlin", session="short").entries) == 1
+
+
+def test_a_narrow_search_follows_removed_facts(memory):
+    memory.add(["Berlin is big.", "Berlin is old."], session="s1")
+    memory.kb.retract_pattern("said", ["mia", "Berlin is big.", Variable("when")])
+    assert texts(memory.search("Berlin", session="s1")) == ["Berlin is old."]
+
+
+def test_the_agent_survives_a_restart(tmp_path):
+    with open_kb(path=tmp_path / "a") as kb:
+        kb.memory(user="mia").add([MOVED], session="s1", agent="travel")
+        shutil.copytree(tmp_path / "a", tmp_path / "killed")  # without a snapshot
+    for folder in ("a", "killed"):
+        with open_kb(path=tmp_path / folder) as kb:
+            memory = kb.memory(user="mia")
+            assert len(memory.search("Berlin", agent="travel").entries) == 1
+            assert memory.search("Berlin", agent="work").entries == ()
+
+
+def test_a_new_value_ends_the_older_one(memory):
+    memory.update("lives_in(mia, Hamburg)", since="2024-01-01")
+    memory.update("lives_in(mia, Berlin)", since="2026-11-13")
+    assert memory.search("Where does mia live?").text.strip() == (
+        "mia lives in Berlin (since 2026-11-13)."
+    )
+    (fact,) = memory.facts().facts
+    assert fact.row["args"] == ["mia", "Berlin"]
+    earlier = memory.kb.recall("lives_in", ["mia", Variable("where")], 1_735_689_600_000)
+    assert [row["args"] for row in earlier] == [["mia", "Hamburg"]]
+
+
+def test_an_update_names_what_it_replaces(memory):
+    memory.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1)])
+    with pytest.raises(InvalidInput, match=r"fact: has no older value to end: likes/2 has no decl"):
+        memory.update("likes(mia, coffee)")
+    with pytest.raises(NotFound, match="likes"):
+        memory.update("likes(mia, coffee)", replaces="likes(mia, milk)")
+    with pytest.raises(InvalidInput, match="replaces: is the same fact"):
+        memory.update("likes(mia, tea)", replaces="likes(mia, tea)")
+    with pytest.raises(InvalidInput, match="since: must be after the beginning of likes"):
+        memory.update("likes(mia, coffee)", replaces="likes(mia, tea)", since=1)
+    memory.update("likes(mia, coffee)", replaces="likes(mia, tea)", since="2026-11-13")
+    assert [each.row["args"][1] for each in memory.facts().facts] == ["coffee"]
+
+
+def test_a_denial_updates_what_it_denies(memory):
+    memory.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1)])
+    memory.update("~likes(mia, tea)")
+    assert [each.row["negated"] for each in memory.facts().facts] == [True]
+
+
+def _fact(name, *args, **more):
+    return Fact(name, args, **more)
+
+
+def test_forgetting_removes_the_texts_too(memory):
+    memory.add([MOVED, ASKED, LIKED], session="s1")
+    would = memory.forget("Who moved to Berlin?")
+    assert would.dry_run
+    assert "I moved to Berlin." in [episode.text for episode in would.episodes]
+    assert memory.search("Who moved to Berlin?").entries
+    done = memory.forget(f'said(mia, "{MOVED["content"]}", ?when)', dry_run=False)
+    assert [row["why"] for row in done.facts] == ["asked"]
+    assert done.fact_count == 1
+    assert "I moved to Berlin." not in texts(memory.search("Who moved to Berlin?"))
+    assert memory.kb.episodes(session="s1").total == 2
+
+
+def test_forgetting_an_episode_keeps_what_has_other_evidence(memory):
+    added = memory.add([{**MOVED, "id": "m1"}, {**LIKED, "id": "m2"}], session="s1")
+    assert added.recorded == ("m1", "m2")
+    memory.update("lives_in(mia, Berlin)", evidence=["m1", "m2"])
+    gone = memory.forget("m1", dry_run=False)
+    assert [row["predicate"] for row in gone.facts] == ["said"]
+    (home,) = memory.facts().facts
+    assert [source["episode"] for source in home.sources] == ["m2"]
+    memory.forget("lives_in(mia, ?where)", dry_run=False)
+    assert memory.facts().total == 0
+    assert memory.search("very much").text == ""
+
+
+@pytest.mark.parametrize("about", ["", " ", "x" * 1001])
+def test_something_is_named_to_forget(memory, about):
+    with pytest.raises(InvalidInput, match="about: must have 1 to 1000"):
+        memory.forget(about)
+
+
+def test_a_misspelt_pattern_is_no_search(memory):
+    memory.add("lives_in is a predicate.")
+    with pytest.raises(InvalidInput):
+        memory.forget("lives_in(mia, )", dry_run=False)
+    assert memory.search("predicate").entries
+
+
+def test_facts_are_pages(memory):
+    for number in range(5):
+        memory.kb.assert_facts([_fact("likes", "mia", f"thing{number}")])
+    memory.add("I like tea.")
+    page = memory.facts(limit=2, offset=3)
+    assert ([each.row["args"][1] for each in page.facts], page.total) == (["thing3", "thing4"], 5)
+
+
+def test_instructions_come_first(memory):
+    memory.kb.assert_facts([_fact("instruction", "mia", "Answer in one sentence.")])
+    memory.add("Berlin is big.")
+    assert memory.search("Berlin").entries[0].predicate == "instruction"
+
+
+def test_a_question_is_needed(memory):
+    with pytest.raises(InvalidInput, match="question: must not be empty"):
+        memory.search(" ")
+    with pytest.raises(InvalidInput, match="max_tokens"):
+        memory.search("x", max_tokens=0)
+
+
+def test_bad_messages_change_nothing(memory):
+    with pytest.raises(InvalidInput, match=r"messages\[1\]\.role"):
+        memory.add([MOVED, {"content": "hi"}])
+    with pytest.raises(InvalidInput, match="session"):
+        memory.add([MOVED], session="")
+    assert memory.kb.episodes().total == 0
+
+
+def test_rules_of_the_vocabulary_answer(memory):
+    memory.add("Hello.")
+    assert any(rule.rule.head.predicate == "days_until" for rule in memory.kb.rules())
+    memory.add("Hello again.")
+    names = [rule.rule.head.predicate for rule in memory.kb.rules()]
+    assert names.count("days_until") == 1
