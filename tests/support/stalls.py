@@ -12,10 +12,10 @@ from kbserver.operations import Operation, operations
 from kbserver.schemas.base import Body
 from kbserver.schemas.fields import (
     Choice,
+    Duration,
     Flag,
     Fraction,
     Instant,
-    Milliseconds,
     Number,
     Value,
     Whole,
@@ -68,7 +68,7 @@ SHAPES = {
 WITHOUT_TEXT: Mapping[type[Value], str] = {
     Flag: "true or false",
     Whole: "a whole number",
-    Milliseconds: "a whole number",
+    Duration: "a number or a duration, which has some 20 characters",
     Number: "a number",
     Fraction: "a number",
     Choice: "one of a few words",
