@@ -462,7 +462,7 @@ def operation_list() -> str:
 
 def tools() -> str:
     """Return the page about the tools, resources and prompts of the MCP server."""
-    also = sorted(name for name in PUBLISHED if not all_tools()[name].declared.usual)
+    also = sorted(name for name in PUBLISHED if all_tools()[name].declared.profile != "default")
     lines = [
         "# Tools, resources and prompts",
         "",
@@ -478,18 +478,19 @@ def tools() -> str:
         "## Tools",
         "",
         *paragraph(
-            "`MCP_TOOLS=all` adds the tools of the second table; `extract` and `synthesize` need "
-            "a language model. Role: the role that the caller needs. Changes: whether a call can "
+            "`MCP_TOOLS=memory` offers the tools of the second table instead of those of the first, "
+            "`MCP_TOOLS=all` the tools of all three; `extract` and `synthesize` need a language "
+            "model. Role: the role that the caller needs. Changes: whether a call can "
             "add or remove data. Calls may use older names, which are not listed: "
-            f"{', '.join(f'`{old}` is `{name}`' for old, name in OLD_NAMES.items())}. Of the second "
+            f"{', '.join(f'`{old}` is `{name}`' for old, name in OLD_NAMES.items())}. Of the third "
             f"table, published clients may call {', '.join(f'`{name}`' for name in also)} always. An "
             'argument that is sent as a JSON text (`"5"`, `"true"`) is read as the type in the '
             "schema says; one whose type is a text stays as it is."
         ),
     ]
-    for usual in (True, False):
+    for profile in ("default", "memory", "all"):
         rows = []
-        for tool in (tool for tool in all_tools().values() if tool.declared.usual == usual):
+        for tool in (each for each in all_tools().values() if each.declared.profile == profile):
             schema = tool.shown["inputSchema"]
             arguments = _emphasised(schema["properties"], schema.get("required", []))
             changes = "" if not tool.writes else "removes" if tool.declared.destroys else "adds"

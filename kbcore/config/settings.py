@@ -528,7 +528,7 @@ class Config:
         "", ADDRESS, "address at which clients reach the server; default: HOST and PORT"
     )
     mcp_tools: str = _setting(
-        "default", choice("default", "all"), "set of tools offered over MCP and A2A"
+        "default", choice("default", "memory", "all"), "set of tools offered over MCP and A2A"
     )
     mcp_allowed_origins: tuple[str, ...] = _setting(
         (), NAMES, "web origins that may call MCP, such as https://host; *: any"

@@ -23,7 +23,7 @@ from kbcore.python_api.memory import PythonMemory
 from kbcore.python_api.reads import PythonReads
 from kbcore.python_api.scopes import PythonScopes
 from kbcore.python_api.subscriptions import PythonFollowing
-from kbcore.python_api.user_memory import Memory
+from kbcore.python_api.user_memory import EmbeddedMemory
 from kbcore.python_api.writes import PythonWrites
 from kbcore.python_values import named
 from kbcore.state.catalog import DEFAULT
@@ -99,7 +99,7 @@ class KnowledgeBase(
         mark = mark_of(runtime.log_id(self.database, self.tenant))
         return listen(runtime.feed, mark, self.database, self.tenant, selection, listener)
 
-    def memory(self, user: str | None = None) -> Memory:
+    def memory(self, user: str | None = None) -> EmbeddedMemory:
         """Return the memory of an agent about a user: messages in, the text for a prompt out.
 
         The user is the tenant of this name in the same database, so that nothing passes between
@@ -107,9 +107,9 @@ class KnowledgeBase(
         have.
         """
         if user is None:
-            return Memory(self.kb)
+            return EmbeddedMemory(self.kb)
         check_name("user", user)
-        return Memory(self._runtime.knowledge_base(self.database, user), user)
+        return EmbeddedMemory(self._runtime.knowledge_base(self.database, user))
 
     def keys(self) -> Keys:
         """Return a handle on the API keys that a server on this storage accepts."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
 from kbcore.branching.places import ScopePlace
 from kbcore.context.request import NATURAL, SaidIn, WindowRequest
 from kbcore.errors import InvalidInput
-from kbcore.language.messages import USER, Message, Source, check_speaker
+from kbcore.language.messages import ASSISTANT, MESSAGES_PER_YIELD, USER, Message, Source
 from kbcore.language.reading import EPISODE
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.episodes.correction import PurgeRemovals
@@ -26,7 +26,8 @@ from kbcore.operations.natural_language import StoredText
 from kbcore.operations.scripts import blocks_of
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.catalog import DEFAULT
-from kbcore.state.episodes.quoting import Quotation, quoted_all
+from kbcore.state.episodes.episodes import StoredEpisodes
+from kbcore.state.episodes.quoting import MAX_QUOTED_CHARS, quoted_all
 from kbcore.state.facts import AssertOutcome, Fact, FactKey, Row
 from kbcore.state.names import check_name
 from kbcore.state.partition import StoredRelation
@@ -36,7 +37,19 @@ from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Rule, Variable
+from kbplanner.pacing import paced
+from kbplanner.syntax.printer import print_row
 from kbplanner.syntax.textform import atom_from_text
+from kbtypes.memory import (
+    AddedMessages,
+    BelievedFact,
+    BelievedFacts,
+    Forgotten,
+    ForgottenFact,
+    ForgottenText,
+    MemorySearch,
+)
+from kbtypes.results import StoreOutcome
 from kbtypes.windows import Window
 
 MIN_RELEVANCE = 0.5
@@ -55,22 +68,6 @@ _INSTALLED = RelationSchema("next_plan_day", 2, True)
 
 _PATTERN = re.compile(r"~?\s*\w+\(.*\)\s*\.?", re.DOTALL)
 """The form of a fact or a pattern in the rule language."""
-
-
-@dataclass(frozen=True, slots=True)
-class BelievedFact:
-    """A stored fact that is valid now, with the passages that it is based on."""
-
-    row: Row
-    sources: list[Quotation]
-
-
-@dataclass(frozen=True, slots=True)
-class BelievedPage:
-    """A page of what is believed now, and the number of all facts."""
-
-    facts: list[BelievedFact]
-    total: int
 
 
 class MemoryMethods(TenantHandle, ABC):
@@ -138,20 +135,20 @@ class MemoryMethods(TenantHandle, ABC):
         self,
         messages: Sequence[Message],
         *,
-        user: str | None = None,
         session: str | None = None,
         agent: str | None = None,
         at: int | None = None,
         request_limits: RequestLimits | None = None,
-    ) -> StoredText:
+    ) -> AddedMessages:
         """Store messages, and the facts that are read in them.
 
         The texts are kept as episodes and as facts `said(speaker, text, when)`, with and without a
         language model; with one the facts that it reads are stored in addition, and if it fails,
-        `failure` of the result says so. A new value of a declared `@key` ends the older one.
-        `user` names the user, by default as the tenant; `session` and `agent` name the conversation
-        and the agent it is with. `at` (epoch milliseconds) is the time of messages without one of
-        their own, by default now. A message that is stored already is not stored again.
+        `warning` of the result says so. A new value of a declared `@key` ends the older one.
+        `session` and `agent` name the conversation and the agent it is with. Without a name, the
+        speaker of the user's messages is the name of the tenant, and of others that of the agent.
+        `at` (epoch milliseconds) is the time of messages without one of their own, by default now.
+        A message that is stored already is not stored again.
 
         Raises InvalidInput, AlreadyExists if the id of a message belongs to another content,
         TooLarge, ReadOnlyFollower and BudgetExceeded.
@@ -159,28 +156,44 @@ class MemoryMethods(TenantHandle, ABC):
         for name, value in (("session", session), ("agent", agent)):
             if value is not None:
                 check_name(name, value)
-        source = Source(self._user(user), at, session, agent)
-        return self.store_text(
-            messages,
+        if not messages:
+            raise InvalidInput.at("messages", "must not be empty")
+        yield_now = self._deadline(request_limits)
+        names = {None: self._user, USER: self._user, ASSISTANT: agent or ASSISTANT}
+        stored = self.store_text(
+            [
+                replace(each, speaker=names.get(each.speaker, each.speaker))
+                for each in paced(messages, yield_now, MESSAGES_PER_YIELD)
+            ],
             None,
-            source,
+            Source(self._user, at, session, agent),
             request_limits,
             keeps_texts=True,
             vocabulary=self._new_vocabulary(),
         )
+        return AddedMessages(
+            stored.recorded,
+            tuple(
+                print_row(fact.predicate, fact.args, not fact.positive)
+                for fact in paced(stored.facts, yield_now)
+                if fact.predicate != EPISODE
+            ),
+            stored.asserted,
+            stored.discarded,
+            stored.failure,
+        )
 
-    def memory_search(  # noqa: PLR0913  one parameter for each option of a search
+    def memory_search(
         self,
         question: str,
         *,
         max_facts: int = MAX_FOUND,
         max_tokens: int = MAX_TOKENS,
-        user: str | None = None,
         session: str | None = None,
         agent: str | None = None,
         citations: bool = True,
         request_limits: RequestLimits | None = None,
-    ) -> Window:
+    ) -> MemorySearch:
         """Return what is known about a question, as text for a prompt, with its sources.
 
         Standing instructions of the user come first. With `session` or `agent`, only what was said
@@ -197,12 +210,20 @@ class MemoryMethods(TenantHandle, ABC):
             max_tokens=max_tokens,
             format=NATURAL,
             query=question,
-            asker=self._user(user),
+            asker=self._user,
             min_relevance=MIN_RELEVANCE,
             citations=citations,
             said_in=None if session is agent is None else SaidIn(session, agent),
         )
-        return self.context(request, request_limits=request_limits)
+        window = self.context(request, request_limits=request_limits)
+        return MemorySearch(
+            window.text,
+            window.entries,
+            window.sources or (),
+            window.tokens,
+            window.index_progress,
+            window.vectors_missing,
+        )
 
     def memory_update(
         self,
@@ -210,7 +231,7 @@ class MemoryMethods(TenantHandle, ABC):
         replaces: Atom | None = None,
         *,
         request_limits: RequestLimits | None = None,
-    ) -> AssertOutcome:
+    ) -> StoreOutcome:
         """Store a value that ends an older one, which stays in the history with its evidence.
 
         The older value is the fact `replaces`, or that of the declared `@key` of the predicate, or
@@ -218,7 +239,8 @@ class MemoryMethods(TenantHandle, ABC):
         nor a stored opposite, and NotFound if `replaces` is not stored.
         """
         if replaces is not None:
-            return self.replace_value(replaces, fact)
+            done = self.replace_value(replaces, fact)
+            return StoreOutcome(done.asserted, done.updated, done.timestamp)
         new = self._new_vocabulary()
         opposite, *keys = self._places(fact, [each for each in new if isinstance(each, Rule)])
         if not keys and not self._intervals(fact, opposite):
@@ -231,8 +253,8 @@ class MemoryMethods(TenantHandle, ABC):
         outcome = self.assert_rules(
             new, [fact], request_limits=request_limits, conflict="NEWEST_WINS"
         )
-        return AssertOutcome(
-            outcome.asserted, outcome.updated, outcome.timestamp, outcome.discarded
+        return StoreOutcome(
+            outcome.asserted, outcome.updated, outcome.timestamp, discarded=outcome.discarded
         )
 
     def memory_forget(
@@ -240,10 +262,9 @@ class MemoryMethods(TenantHandle, ABC):
         about: str,
         *,
         dry_run: bool = True,
-        user: str | None = None,
         limit: int = DEFAULT_LISTED,
         request_limits: RequestLimits | None = None,
-    ) -> PurgeRemovals:
+    ) -> Forgotten:
         """Remove facts, what was said that they are based on, and what nothing else supports.
 
         `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
@@ -252,9 +273,21 @@ class MemoryMethods(TenantHandle, ABC):
         """
         if not 1 <= len(about.strip()) <= len(about) <= MAX_SUBJECT_CHARS:
             raise InvalidInput.at("about", f"must have 1 to {MAX_SUBJECT_CHARS} characters")
-        target = self._forgotten(about.strip(), user, request_limits)
-        return self.purge(
-            target, dry_run=dry_run, wait=True, limit=limit, request_limits=request_limits
+        target = self._forgotten(about.strip(), request_limits)
+        done = self.purge(target, dry_run=dry_run, limit=limit, request_limits=request_limits)
+        return Forgotten(
+            done.dry_run,
+            tuple(ForgottenFact(_text(row), row["why"]) for row in done.facts),
+            done.fact_count,
+            tuple(
+                ForgottenText(each.id, each.speaker, each.at, each.text[:MAX_QUOTED_CHARS])
+                for each in done.episodes[:limit]
+            ),
+            len(done.episodes),
+            tuple(each.text for each in done.conclusions),
+            done.conclusion_count,
+            done.erased,
+            done.timestamp,
         )
 
     def memory_facts(
@@ -263,13 +296,13 @@ class MemoryMethods(TenantHandle, ABC):
         limit: int = DEFAULT_LISTED,
         offset: int = 0,
         request_limits: RequestLimits | None = None,
-    ) -> BelievedPage:
+    ) -> BelievedFacts:
         """Return the facts that are valid now, with the passages that they are based on.
 
         They are ordered by predicate, then in order of storing. Texts of messages are left out.
         """
 
-        def evaluate(tenant: Tenant, budget: Budget) -> BelievedPage:
+        def evaluate(tenant: Tenant, budget: Budget) -> BelievedFacts:
             tenant.note_episodes()
             listed: list[BelievedFact] = []
             total = 0
@@ -279,22 +312,17 @@ class MemoryMethods(TenantHandle, ABC):
                 total += count
                 if first < count and len(listed) < limit:
                     rows = _page(tenant, stored, first, limit - len(listed), budget)
-                    listed += (
-                        BelievedFact(row, quoted_all(row.get("evidence", ()), tenant.episodes))
-                        for row in budget.paced(rows)
-                    )
-            return BelievedPage(listed, total)
+                    listed += (_believed_fact(row, tenant.episodes) for row in budget.paced(rows))
+            return BelievedFacts(tuple(listed), total)
 
         return self._evaluated(evaluate, request_limits)
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _user(self, user: str | None) -> str:
-        """Return the name of the user: that of the tenant if none is given."""
-        if user is None:
-            return USER if self.tenant == DEFAULT else self.tenant
-        check_speaker("user", user)
-        return user
+    @property
+    def _user(self) -> str:
+        """The name of the user: that of the tenant, or `user` for the tenant `default`."""
+        return USER if self.tenant == DEFAULT else self.tenant
 
     def _new_vocabulary(self) -> Sequence[Definition]:
         """Return the rules and declarations of the vocabulary if they are not installed."""
@@ -304,9 +332,7 @@ class MemoryMethods(TenantHandle, ABC):
                 return ()
         return _vocabulary()
 
-    def _forgotten(
-        self, about: str, user: str | None, request_limits: RequestLimits | None
-    ) -> PurgeTarget:
+    def _forgotten(self, about: str, request_limits: RequestLimits | None) -> PurgeTarget:
         if _PATTERN.fullmatch(about):
             atom = atom_from_text(about.removesuffix("."), "about")
             args = tuple(term for term in atom.args if isinstance(term, str | Variable))
@@ -321,7 +347,7 @@ class MemoryMethods(TenantHandle, ABC):
         request = WindowRequest(
             max_facts=MAX_FORGOTTEN,
             query=about,
-            asker=self._user(user),
+            asker=self._user,
             min_relevance=MIN_RELEVANCE,
         )
         matches = self.context(request, request_limits=request_limits).entries
@@ -351,6 +377,22 @@ def _believed(tenant: Tenant, budget: Budget) -> list[StoredRelation]:
         relations,
         key=lambda each: (each.schema.predicate, each.schema.arity, not each.schema.positive),
     )
+
+
+def _believed_fact(row: Row, episodes: StoredEpisodes) -> BelievedFact:
+    return BelievedFact(
+        _text(row),
+        row["predicate"],
+        tuple(row["args"]),
+        row["negated"],
+        row["validFrom"],
+        row["confidence"],
+        quoted_all(row.get("evidence", ()), episodes),
+    )
+
+
+def _text(row: Row) -> str:
+    return print_row(row["predicate"], row["args"], row["negated"])
 
 
 def _page(

@@ -264,7 +264,7 @@ class NaturalLanguage(TenantHandle, ABC):
         """Store the facts and rules of a text or of messages in a scope, all or none, as `ingest`
         does.
 
-        With `keeps_texts`, episodes and facts `said` are stored whatever the settings are, also
+        With `keeps_texts`, episodes and facts `said` are stored with all settings, also
         beside what a model reads or fails to read. `vocabulary` is stored with them.
         """
         self._services.refuse_on_follower()

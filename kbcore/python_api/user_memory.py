@@ -8,32 +8,30 @@ from typing import Any
 
 from kbcore import python_values
 from kbcore.language.messages import messages_of
-from kbcore.operations.episodes.correction import PurgeRemovals
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED
 from kbcore.operations.history.fact_history import DEFAULT_EVENTS, HistoryPage
-from kbcore.operations.memory import MAX_FOUND, MAX_TOKENS, BelievedPage
-from kbcore.operations.natural_language import StoredText
+from kbcore.operations.memory import MAX_FOUND, MAX_TOKENS
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.arguments import request_limits
 from kbcore.python_api.episodes import pattern_of
 from kbcore.python_values import fraction, instant, integer, named, positive, read_time
-from kbcore.state.facts import AssertOutcome, Fact
+from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom
 from kbtypes.episodes import Evidences
+from kbtypes.memory import AddedMessages, BelievedFacts, Forgotten, MemorySearch
+from kbtypes.results import StoreOutcome
 from kbtypes.values import Instant
-from kbtypes.windows import Window
 
 
-class Memory:
+class EmbeddedMemory:
     """Memory of an agent about one user: messages go in, the text for a prompt comes out.
 
     A user is a tenant of the database; `kb` is the handle on it. Facts that are stored there in
     other ways belong to the memory too.
     """
 
-    def __init__(self, kb: TenantKB, user: str | None = None) -> None:
+    def __init__(self, kb: TenantKB) -> None:
         self.kb = kb
-        self.user = user
 
     def add(
         self,
@@ -43,7 +41,7 @@ class Memory:
         agent: str | None = None,
         at: Instant | None = None,
         timeout_ms: int | None = None,
-    ) -> StoredText:
+    ) -> AddedMessages:
         """Store messages, and the facts that are read in them.
 
         A message is a chat message: a dict with `role`, `content` (a text, or a list of parts with
@@ -54,13 +52,12 @@ class Memory:
 
         The texts are kept, so that `search` finds them. With a language model the facts that it
         reads are kept in addition; a new value of a declared `@key` ends the older one. `facts` of
-        the result are those stored, `recorded` the ids of the episodes. Raises InvalidInput and
-        AlreadyExists.
+        the result are those that were read, `episodes` the ids of the texts. Raises InvalidInput
+        and AlreadyExists.
         """
         listed = [messages] if isinstance(messages, str | Mapping) else messages
         return self.kb.memory_add(
-            messages_of(listed, "messages", self.user, read_time),
-            user=self.user,
+            messages_of(listed, "messages", None, read_time),
             session=session,
             agent=agent,
             at=instant("at", at),
@@ -77,7 +74,7 @@ class Memory:
         agent: str | None = None,
         citations: bool = True,
         timeout_ms: int | None = None,
-    ) -> Window:
+    ) -> MemorySearch:
         """Return what is known about a question: `text` for a prompt, `entries` and `sources`.
 
         Standing instructions of the user come first. With `session` or `agent`, only what was said
@@ -88,7 +85,6 @@ class Memory:
                 python_values.text("question", question),
                 max_facts=positive("max_facts", max_facts) or MAX_FOUND,
                 max_tokens=positive("max_tokens", max_tokens) or MAX_TOKENS,
-                user=self.user,
                 session=session,
                 agent=agent,
                 citations=citations,
@@ -103,7 +99,7 @@ class Memory:
         replaces: str | None = None,
         confidence: float | None = None,
         evidence: Evidences = (),
-    ) -> AssertOutcome:
+    ) -> StoreOutcome:
         """Store a new value, `update("lives_in(mia, Berlin)", since="2026-11-13")`, and end the
         older one.
 
@@ -135,18 +131,17 @@ class Memory:
         dry_run: bool = True,
         limit: int = DEFAULT_LISTED,
         timeout_ms: int | None = None,
-    ) -> PurgeRemovals:
+    ) -> Forgotten:
         """Return what would be forgotten; with `dry_run=False`, forget it for good.
 
         `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
         words, which mean what `search` finds with them. The facts go, the texts that they are based
-        on, and what nothing else supports; also from the log. `facts` and `episodes` of the result
+        on, and what nothing else supports; also from the log. `facts` and `texts` of the result
         list them. Raises InvalidInput and BudgetExceeded.
         """
         return self.kb.memory_forget(
             python_values.text("about", about),
             dry_run=dry_run,
-            user=self.user,
             limit=positive("limit", limit) or DEFAULT_LISTED,
             request_limits=request_limits(timeout_ms),
         )
@@ -175,7 +170,7 @@ class Memory:
 
     def facts(
         self, *, limit: int = DEFAULT_LISTED, offset: int = 0, timeout_ms: int | None = None
-    ) -> BelievedPage:
+    ) -> BelievedFacts:
         """Return what is believed now: stored facts with the passages that they are based on."""
         return self.kb.memory_facts(
             limit=positive("limit", limit) or DEFAULT_LISTED,

@@ -119,8 +119,9 @@ class Tool:
     client carries all descriptions in its prompts, so they are short.
 
     Of tools that write, `destroys` says that they may remove something, `repeats` that a second
-    call with the same arguments changes nothing more. `usual` tools are in every profile, `model`
-    tools need a language model. `body`, `answer` and `work` replace those of the operation.
+    call with the same arguments changes nothing more. `profile` is the value of MCP_TOOLS with
+    which the tool is offered; `all` offers every tool. `model` tools need a language model. `body`,
+    `answer` and `work` replace those of the operation.
     """
 
     name: str
@@ -129,7 +130,7 @@ class Tool:
     gives: tuple[str, ...] = ()
     destroys: bool = False
     repeats: bool = True
-    usual: bool = False
+    profile: str = "all"
     model: bool = False
     body: type[Body] | None = None
     answer: type[Schema] | None = None

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from support.http import serve_in_memory
 
-from kbtypes import administration, episodes, results, windows
+from kbtypes import administration, episodes, memory, results, windows
 from kbtypes.records import Record, key_of
 
 ANSWERS = {
@@ -37,6 +37,12 @@ ANSWERS = {
     episodes.PurgeState: "PastPurge",
     episodes.FactEvent: "HistoryEvent",
     episodes.FactHistory: "History",
+    memory.AddedMessages: "AddedMessages",
+    memory.BelievedFact: "BelievedFact",
+    memory.BelievedFacts: "BelievedFacts",
+    memory.Forgotten: "ForgottenMemories",
+    memory.ForgottenFact: "ForgottenFact",
+    memory.ForgottenText: "ForgottenText",
     administration.DatabaseInfo: "Database",
     administration.ApiKey: "ListedKey",
     windows.Provenance: "Provenance",

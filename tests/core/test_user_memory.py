@@ -34,10 +34,10 @@ def texts(window):
 
 def test_messages_are_found_with_speaker_and_sources(memory):
     memory.add([MOVED, ASKED, LIKED], session="s1")
-    found = memory.search("Who moved to Berlin?")
-    assert texts(found)[0] == "I moved to Berlin."
-    assert found.entries[0].args[0] == "mia"
-    source = next(each for each in found.sources if each["text"] == "I moved to Berlin.")
+    window = memory.search("Who moved to Berlin?")
+    assert texts(window)[0] == "I moved to Berlin."
+    assert window.entries[0].args[0] == "mia"
+    source = next(each for each in window.sources if each["text"] == "I moved to Berlin.")
     assert (source["speaker"], source["at"]) == ("mia", 1_795_165_200_000)
 
 
@@ -53,7 +53,7 @@ def test_a_user_is_a_tenant(kb, memory):
     assert kb.memory(user="bob").search("Berlin").text == ""
     assert kb.memory().search("Berlin").text == ""
     assert memory.kb.tenant == "mia"
-    assert kb.memory().add("I like tea.").recorded
+    assert kb.memory().add("I like tea.").episodes
     assert kb.memory().search("tea").entries[0].args[0] == "user"
     with pytest.raises(InvalidInput, match="user"):
         kb.memory(user="")
@@ -62,8 +62,8 @@ def test_a_user_is_a_tenant(kb, memory):
 def test_a_whole_conversation_can_be_sent_again(memory):
     memory.add([MOVED], session="s1")
     added = memory.add([MOVED, ASKED, LIKED], session="s1")
-    assert len(added.recorded) == 2
-    assert memory.add([MOVED, ASKED, LIKED], session="s1").recorded == ()
+    assert len(added.episodes) == 2
+    assert memory.add([MOVED, ASKED, LIKED], session="s1").episodes == ()
 
 
 def test_session_and_agent_narrow_a_search(memory):
@@ -107,7 +107,7 @@ def test_a_new_value_ends_the_older_one(memory):
         "mia lives in Berlin (since 2026-11-13)."
     )
     (fact,) = memory.facts().facts
-    assert fact.row["args"] == ["mia", "Berlin"]
+    assert fact.args == ("mia", "Berlin")
     earlier = memory.kb.recall("lives_in", ["mia", Variable("where")], 1_735_689_600_000)
     assert [row["args"] for row in earlier] == [["mia", "Hamburg"]]
 
@@ -123,13 +123,13 @@ def test_an_update_names_what_it_replaces(memory):
     with pytest.raises(InvalidInput, match="since: must be after the beginning of likes"):
         memory.update("likes(mia, coffee)", replaces="likes(mia, tea)", since=1)
     memory.update("likes(mia, coffee)", replaces="likes(mia, tea)", since="2026-11-13")
-    assert [each.row["args"][1] for each in memory.facts().facts] == ["coffee"]
+    assert [each.args[1] for each in memory.facts().facts] == ["coffee"]
 
 
 def test_a_denial_updates_what_it_denies(memory):
     memory.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1)])
     memory.update("~likes(mia, tea)")
-    assert [each.row["negated"] for each in memory.facts().facts] == [True]
+    assert [each.negated for each in memory.facts().facts] == [True]
 
 
 def _fact(name, *args, **more):
@@ -140,10 +140,10 @@ def test_forgetting_removes_the_texts_too(memory):
     memory.add([MOVED, ASKED, LIKED], session="s1")
     would = memory.forget("Who moved to Berlin?")
     assert would.dry_run
-    assert "I moved to Berlin." in [episode.text for episode in would.episodes]
+    assert "I moved to Berlin." in [each.text for each in would.texts]
     assert memory.search("Who moved to Berlin?").entries
     done = memory.forget(f'said(mia, "{MOVED["content"]}", ?when)', dry_run=False)
-    assert [row["why"] for row in done.facts] == ["asked"]
+    assert [each.why for each in done.facts] == ["asked"]
     assert done.fact_count == 1
     assert "I moved to Berlin." not in texts(memory.search("Who moved to Berlin?"))
     assert memory.kb.episodes(session="s1").total == 2
@@ -151,10 +151,10 @@ def test_forgetting_removes_the_texts_too(memory):
 
 def test_forgetting_an_episode_keeps_what_has_other_evidence(memory):
     added = memory.add([{**MOVED, "id": "m1"}, {**LIKED, "id": "m2"}], session="s1")
-    assert added.recorded == ("m1", "m2")
+    assert added.episodes == ("m1", "m2")
     memory.update("lives_in(mia, Berlin)", evidence=["m1", "m2"])
     gone = memory.forget("m1", dry_run=False)
-    assert [row["predicate"] for row in gone.facts] == ["said"]
+    assert [each.fact.partition("(")[0] for each in gone.facts] == ["said"]
     (home,) = memory.facts().facts
     assert [source["episode"] for source in home.sources] == ["m2"]
     memory.forget("lives_in(mia, ?where)", dry_run=False)
@@ -180,7 +180,7 @@ def test_facts_are_pages(memory):
         memory.kb.assert_facts([_fact("likes", "mia", f"thing{number}")])
     memory.add("I like tea.")
     page = memory.facts(limit=2, offset=3)
-    assert ([each.row["args"][1] for each in page.facts], page.total) == (["thing3", "thing4"], 5)
+    assert ([each.args[1] for each in page.facts], page.total) == (["thing3", "thing4"], 5)
 
 
 def test_instructions_come_first(memory):
@@ -210,3 +210,9 @@ def test_rules_of_the_vocabulary_answer(memory):
     memory.add("Hello again.")
     names = [rule.rule.head.predicate for rule in memory.kb.rules()]
     assert names.count("days_until") == 1
+
+
+def test_names_of_user_and_agent_are_the_speakers(memory):
+    memory.add([MOVED, ASKED, {"role": "user", "name": "bob", "content": "Bob here."}], agent="amy")
+    speakers = [episode.speaker for episode in memory.kb.episodes().episodes]
+    assert speakers == ["mia", "amy", "bob"]

@@ -463,6 +463,7 @@ INITIALIZE = {
 }
 QUERIES = {
     "/facts/history": "?predicate=parent",
+    "/memory/history": "?about=parent",
     "/goals/<id>/changes": "?since=0",
     "/replication/log": f"?log_id={'0' * 32}&epoch=0&from=1&wait_ms=0",
 }

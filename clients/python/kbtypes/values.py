@@ -227,10 +227,10 @@ def duration(value: Duration | None) -> int | str | None:
     return value // timedelta(milliseconds=1) if isinstance(value, timedelta) else value
 
 
-def messages_of(messages: object) -> list[Any]:
-    """Return texts and chat messages as JSON has them; raise InvalidInput."""
+def messages_of(messages: object, field: str = "text") -> list[Any]:
+    """Return texts and chat messages as JSON has them; raise InvalidInput at `field`."""
     if isinstance(messages, Mapping | bytes) or not isinstance(messages, Iterable):
-        raise InvalidInput.at("text", "must be a text or a list of texts or messages")
+        raise InvalidInput.at(field, "must be a text or a list of texts or messages")
     return [
         {**each, "at": instant(each["at"])}
         if isinstance(each, Mapping) and "at" in each

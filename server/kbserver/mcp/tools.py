@@ -143,11 +143,13 @@ def all_tools() -> Mapping[str, McpTool]:
 
 
 def tools_of(profile: str, model: bool = False) -> dict[str, McpTool]:
-    """Return the tools of a profile, `default` or `all`; some only if there is a language model."""
+    """Return the tools of a profile, a value of MCP_TOOLS; some only if there is a language
+    model.
+    """
     return {
         name: tool
         for name, tool in all_tools().items()
-        if (tool.declared.usual or profile == "all") and (model or not tool.declared.model)
+        if profile in (tool.declared.profile, "all") and (model or not tool.declared.model)
     }
 
 

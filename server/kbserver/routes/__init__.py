@@ -26,6 +26,14 @@ PATHS = {
         "memory/query",
         "memory/recall",
     ),
+    "agents.user_memory": (
+        "memory/add",
+        "memory/facts",
+        "memory/forget",
+        "memory/history",
+        "memory/search",
+        "memory/update",
+    ),
     "knowledge.facts": (
         "assert/fact",
         "assert/facts",

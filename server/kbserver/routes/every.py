@@ -10,6 +10,7 @@ from kbserver.routes.agents import (
     language,
     mcp,
     memory,
+    user_memory,
 )
 from kbserver.routes.knowledge import (
     facts,
@@ -41,6 +42,7 @@ SUBJECTS = (
     preview,
     transactions,
     scopes,
+    user_memory,
     memory,
     episodes,
     history,

@@ -47,6 +47,17 @@ def test_the_default_tool_list_is_small(agent: Agent) -> None:
     assert hints["forget"]["destructiveHint"] is True
 
 
+def test_a_profile_has_the_tools_of_memory_alone():
+    assert set(tools_of("memory")) == {
+        "memory_add",
+        "memory_search",
+        "memory_update",
+        "memory_forget",
+        "memory_history",
+        "memory_facts",
+    }
+
+
 def test_the_setting_can_list_all_tools() -> None:
     with serve_in_memory(mcp_tools="all") as served:
         names = [
@@ -78,6 +89,7 @@ def test_the_setting_can_list_all_tools() -> None:
         "undo",
         "purge",
         "fact_history",
+        *tools_of("memory"),
     } == set(all_tools()) - set(tools_of("default"))
 
 
@@ -103,6 +115,9 @@ def test_roles_that_tools_need() -> None:
         "unsubscribe_goal",
         "episode",
         "fact_history",
+        "memory_search",
+        "memory_history",
+        "memory_facts",
     }
     assert all_tools()["purge"].needs == ADMIN
     others = all_tools().keys() - readers - {"purge"}
@@ -191,6 +206,12 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("forget", {"predicate": "parent", "args": ["ann", "bob"]}, {"retracted": 1, "cascaded": 1}),
     ("retract_pattern", {"text": "m(?x)"}, {"retracted": 0}),
     ("retract_pattern", {"predicate": "n", "args": ["?x"]}, {"retracted": 2}),
+    ("memory_add", {"messages": "I live in Berlin."}, {"facts": []}),
+    ("memory_search", {"question": "who lives in Berlin?", "maxTokens": 50}, {}),
+    ("memory_update", {"fact": "lives_in(user, Berlin)", "since": "2026-01-01"}, {"asserted": 1}),
+    ("memory_facts", {"limit": 1}, {}),
+    ("memory_history", {"about": "lives_in"}, {"totalEvents": 1}),
+    ("memory_forget", {"about": "lives_in(user, ?where)"}, {"dryRun": True, "factCount": 1}),
 ]
 
 

@@ -18,6 +18,7 @@ from kbcore_client._async.language import AsyncLanguage
 from kbcore_client._async.memory import AsyncContext, AsyncMemory, AsyncScopes
 from kbcore_client._async.reads import AsyncReads
 from kbcore_client._async.tools import AsyncTools
+from kbcore_client._async.user_memory import AsyncUserMemory
 from kbcore_client._async.wrapping import AsyncModelMemory, AsyncWrappedClient
 from kbcore_client._async.writes import AsyncWrites
 from kbcore_client.errors import InvalidInput, KBError
@@ -80,6 +81,15 @@ class AsyncKnowledgeBase(
         database = database or self._destination.database
         destination = Destination(database, tenant, known_at=self._destination.known_at)
         return AsyncKnowledgeBase(self._connection, destination)
+
+    def memory(self, user: str | None = None) -> AsyncUserMemory:
+        """Return the memory of an agent about a user: messages in, the text for a prompt out.
+
+        The user is the tenant of this name in the same database, so that nothing passes between
+        users; without `user` it is this tenant.
+        """
+        destination = Destination(self._destination.database, user or self._destination.tenant)
+        return AsyncUserMemory(self._connection, destination)
 
     def known_at(self, at: Instant) -> AsyncKnowledgeBase:
         """Return this knowledge base as it was known at an instant, for `ask`, `query` and the

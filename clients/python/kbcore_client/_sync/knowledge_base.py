@@ -18,6 +18,7 @@ from kbcore_client._sync.language import Language
 from kbcore_client._sync.memory import Context, Memory, Scopes
 from kbcore_client._sync.reads import Reads
 from kbcore_client._sync.tools import Tools
+from kbcore_client._sync.user_memory import UserMemory
 from kbcore_client._sync.wrapping import ModelMemory, WrappedClient
 from kbcore_client._sync.writes import Writes
 from kbcore_client.errors import InvalidInput, KBError
@@ -80,6 +81,15 @@ class KnowledgeBase(
         database = database or self._destination.database
         destination = Destination(database, tenant, known_at=self._destination.known_at)
         return KnowledgeBase(self._connection, destination)
+
+    def memory(self, user: str | None = None) -> UserMemory:
+        """Return the memory of an agent about a user: messages in, the text for a prompt out.
+
+        The user is the tenant of this name in the same database, so that nothing passes between
+        users; without `user` it is this tenant.
+        """
+        destination = Destination(self._destination.database, user or self._destination.tenant)
+        return UserMemory(self._connection, destination)
 
     def known_at(self, at: Instant) -> KnowledgeBase:
         """Return this knowledge base as it was known at an instant, for `ask`, `query` and the

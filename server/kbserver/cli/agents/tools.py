@@ -27,8 +27,9 @@ ROUTES = "kbserver.app"
     help="The API that takes them: chat completions, responses, Anthropic messages, or MCP",
 )
 @click.option("--all", "every", is_flag=True, help="Also the tools of MCP_TOOLS=all")
+@click.option("--memory", is_flag=True, help="The tools of MCP_TOOLS=memory instead")
 @click.option("--model", is_flag=True, help="Also the tools that need a language model")
-def tools(format: str, every: bool, model: bool) -> None:
+def tools(format: str, every: bool, memory: bool, model: bool) -> None:
     """Print the definitions of the tools for model APIs.
 
     They are those of the MCP server, as a JSON list. A program gives them to a model as `tools`,
@@ -36,5 +37,6 @@ def tools(format: str, every: bool, model: bool) -> None:
     client. Needs no server.
     """
     import_module(ROUTES)
-    listed = tools_of("all" if every else "default", model).values()
+    profile = "all" if every else "memory" if memory else "default"
+    listed = tools_of(profile, model).values()
     print_json([FORMATS[format](tool.shown) for tool in listed])

@@ -72,7 +72,7 @@ _DEPRECATION = {
             "citations",
         ),
         gives=("windowId", "entries?", "formattedText?"),
-        usual=True,
+        profile="default",
         work=work.context,
     ),
 )
@@ -125,7 +125,7 @@ def mark_deprecated(response: Response) -> Response:
         description="Changes since a session's last window.",
         takes=("sessionId", "goals", "maxFacts", "scope", "format"),
         gives=("added", "removed?", "formattedText?"),
-        usual=True,
+        profile="default",
     ),
 )
 def diff(outcome: WindowDiff, arguments: Json) -> Response:

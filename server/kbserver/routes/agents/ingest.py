@@ -58,7 +58,7 @@ from kbserver.schemas.ingest import (
             "conflictStrategy",
         ),
         gives=("extracted", "rules?", "context?", "discarded?"),
-        usual=True,
+        profile="default",
         work=work.ingest,
     ),
 )

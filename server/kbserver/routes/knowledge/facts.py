@@ -86,7 +86,7 @@ def _retracted_again(outcome: Outcome, arguments: Json) -> Response:
         ),
         answer=work.ToolStored,
         gives=("asserted", "updated?", "discarded?"),
-        usual=True,
+        profile="default",
     ),
 )
 def assert_fact(outcome: AssertOutcome, arguments: Json) -> Response:
@@ -122,7 +122,7 @@ def _assert_many(
         takes=("facts",),
         answer=work.ToolStored,
         gives=("asserted", "updated?", "discarded?"),
-        usual=True,
+        profile="default",
     ),
 )
 def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
@@ -151,7 +151,7 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
         takes=(*ATOM_OR_TEXT, "scope"),
         gives=("retracted", "cascaded?", "stillDerivable?"),
         destroys=True,
-        usual=True,
+        profile="default",
     ),
 )
 def retract(outcome: RetractOutcome, arguments: Json) -> Response:

@@ -99,7 +99,7 @@ _PROOF = {
         takes=(*ATOM_OR_TEXT, "negated", "scope", "withProof", "limit", "offset"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
-        usual=True,
+        profile="default",
         work=work.ask,
     ),
 )
@@ -135,7 +135,7 @@ def infer() -> Response:
         takes=(*ATOM_OR_TEXT, "scope", "limit", "plan", "whyNot"),
         answer=work.ToolText,
         gives=("text",),
-        usual=True,
+        profile="default",
         work=work.explain,
     ),
     further_tools=(
@@ -180,7 +180,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
         takes=(*ATOM_OR_TEXT, "scope", "contains", "limit"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
-        usual=True,
+        profile="default",
         work=work.query,
     ),
 )
@@ -226,7 +226,7 @@ def neighbours(outcome: FactsAround, arguments: Json) -> Response:
         description="COUNT, SUM, MIN, MAX or AVG (op) of argument argIndex (from 0) of facts.",
         takes=("predicate", "op", "argIndex", "args", "scope"),
         gives=("result", "matchedFacts?"),
-        usual=True,
+        profile="default",
         work=work.aggregate,
     ),
 )
@@ -293,7 +293,7 @@ def slow_goals() -> Response:
         takes=("prefix", "scope", "limit"),
         answer=work.ToolPredicates,
         gives=("predicates", "totalPredicates?", "truncated?"),
-        usual=True,
+        profile="default",
         work=work.predicates,
     ),
 )

@@ -77,7 +77,7 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
         takes=("text", "head", "body", "scope"),
         answer=work.TaughtTexts,
         gives=("rules", "asserted?", "warnings?"),
-        usual=True,
+        profile="default",
     ),
 )
 def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:

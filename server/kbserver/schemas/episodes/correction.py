@@ -57,8 +57,8 @@ class CorrectBody(Body):
     def _read(self, data: Mapping[str, Any], strict: bool, path: str) -> Json:
         """Return the arguments of `TenantKB.correct`; an error names the fact and its member."""
         fields = super()._read(data, strict, path)
-        old = _fact(fields["old"], "old", strict)
-        new = _fact(fields["new"], "new", strict)
+        old = fact_in(fields["old"], "old", strict)
+        new = fact_in(fields["new"], "new", strict)
         scopes = {
             scope for scope in (fields.get("scope"), old.scope, new.scope) if scope is not None
         }
@@ -71,7 +71,8 @@ class CorrectBody(Body):
         }
 
 
-def _fact(value: Any, name: str, strict: bool) -> Fact:
+def fact_in(value: Any, name: str, strict: bool) -> Fact:
+    """Return the fact that a member of a body has, as object or text; raise InvalidInput."""
     if type(value) is str:
         value = {"text": value}
     if type(value) is not dict:
@@ -262,7 +263,7 @@ class PastPurge(Answer):
     """A purge of the past, without what it removed."""
 
     purge_id = Text(of="record.id")
-    by = Choice("subject", "episode", "speaker", "before", of="record.by")
+    by = Choice("subject", "episode", "speaker", "before", "facts", of="record.by")
     at = Time(of="record.at")
     facts = Count(of="record.facts")
     episodes = Count(of="record.episodes")
