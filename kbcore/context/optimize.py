@@ -17,10 +17,12 @@ from kbcore.context.proofs.rules import relevant_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
 from kbcore.context.ranking import Supplied, Supply
 from kbcore.context.relevance.questions import goals_of_question
-from kbcore.context.request import WindowRequest
+from kbcore.context.request import CITATIONS_TEXT, WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import INSTRUCTION_SHARE, Selection
+from kbcore.context.text.draft import Quote
+from kbcore.context.text.memories import Memory
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import QUERY, VIOLATION
 from kbcore.errors import BudgetExceeded, EngineFault, InvalidInput, PredicateFailed
@@ -31,7 +33,7 @@ from kbcore.state.episodes.quoting import quoted
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.schema import RelationSchema
-from kbtypes.windows import Entry, GoalNote, Window
+from kbtypes.windows import Entry, GoalNote, SpanKey, Window
 
 INSTRUCTION = "instruction"
 """Predicate of standing instructions: `instruction(who, text)`."""
@@ -74,7 +76,8 @@ def make_window(
     partitions = supply.partitions
     now = (supply.present or supply.scores).now
     counter = counter or TokenCounter()
-    room = Room(request, counter, cache(tenant.rules.templates))
+    quote = _quote(tenant.episodes, request) if request.citations else None
+    room = Room(request, counter, cache(tenant.rules.templates), quote)
     clashes = stored_clashes(tenant, supply, request.predicates, budget)
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
@@ -228,6 +231,20 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
             }
             current = current._replace(why=why)
         yield current
+
+
+def _quote(episodes: StoredEpisodes, request: WindowRequest) -> Quote:
+    """Return the function that returns the footnotes of a text."""
+    if request.citations != CITATIONS_TEXT:
+        return lambda span: None
+
+    def quote(span: SpanKey) -> Memory | None:
+        episode = episodes.get(span[0])
+        if episode is None:
+            return None
+        return Memory(episode.speaker, episode.text[span[1] : span[2]], episode.at)
+
+    return quote
 
 
 def _sources(room: Room, episodes: StoredEpisodes) -> tuple[dict[str, Any], ...]:

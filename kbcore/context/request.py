@@ -37,6 +37,14 @@ FORMATS = (STRUCTURED, NATURAL, FACTS)
 the rule language.
 """
 
+DAY = "day"
+MINUTE = "minute"
+TIMES = (DAY, MINUTE)
+"""How exactly the text of a window shows times."""
+
+CITATIONS_TEXT = "text"
+"""The value of `citations` with which the text also has the sources."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConjunctiveGoal:
@@ -95,7 +103,8 @@ class WindowRequest:
     `goals` are evaluated and their proofs included. `session` names the conversation whose windows
     are compared. `predicates` limits the facts of the window (None: any). `include_rules` adds
     rules to the facts (None: when there are goals). `explain` requests why each entry was selected
-    and what was cut. `citations` requests numbers of sources after the facts that have evidence.
+    and what was cut. `citations` requests numbers of sources after the facts that have evidence,
+    and with CITATIONS_TEXT also the sources, as footnotes. `times` is one of TIMES.
     """
 
     max_facts: int = MAX_FACTS
@@ -116,7 +125,8 @@ class WindowRequest:
     min_coverage: float = 0.0
     fill: str | None = None
     explain: bool = False
-    citations: bool = False
+    citations: bool | str = False
+    times: str = DAY
 
     @property
     def with_rules(self) -> bool:

@@ -21,6 +21,7 @@ from kbcore.context.request import (
     MAX_BUCKETS,
     MAX_GOALS,
     MAX_QUERY_BYTES,
+    TIMES,
     WindowRequest,
 )
 from kbcore.context.salience import Scores
@@ -279,7 +280,7 @@ class ContextWindows(TenantHandle):
                 named = {entry.scope for entry in (*last.window.entries, *window.entries)}
                 # Read now: the changes are written as text after the lock is released.
                 templates = {scope: tenant.rules.templates(scope) for scope in {None, *named}}
-                changes = replace(changes, templates=templates.__getitem__)
+                changes = replace(changes, templates=templates.__getitem__, times=request.times)
             sessions.keep(request.session, window, request)
         self._services.meters.window_facts(len(window.entries))
         return window, changes
@@ -372,6 +373,7 @@ def check_request(request: WindowRequest) -> None:
     for name, chosen, choices in (
         ("format", request.format, FORMATS),
         ("fill", request.fill, FILLS),
+        ("times", request.times, TIMES),
     ):
         if chosen is not None and chosen not in choices:
             raise InvalidInput.at(name, f"must be one of {', '.join(choices)}")

@@ -12,13 +12,15 @@ from support.runtimes import BASE
 
 import kbcore
 from kbcore.clock import ManualClock
-from kbcore.context.request import FORMATS, NATURAL, WindowRequest
+from kbcore.context.request import FORMATS, NATURAL, TIMES, WindowRequest
 from kbcore.context.text.drafts import draft_for
+from kbcore.context.text.memories import Memory
 from kbcore.context.text.render import render
 from kbcore.context.text.tokens import tokens
 from kbcore.node.opening import open_runtime
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal, Variable
+from kbplanner.ir.values.instants import instant_text
 from kbplanner.syntax.parser import parse_program, parse_rule
 from kbplanner.syntax.printer import print_constant, print_row
 from kbplanner.syntax.statements import FactStatement, RuleStatement
@@ -151,8 +153,12 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
     check()
 
 
+QUOTED = {
+    ("e1", None, None): Memory("ann", "Hello, I\nam ann.", 5),
+    ("e2", None, None): Memory("ann: b", "a long text " * 100, 10**12),
+}
 ENTRIES = st.builds(
-    lambda predicate, args, negated, scope, contradicted, goal: Entry(
+    lambda predicate, args, negated, scope, contradicted, goal, evidence: Entry(
         predicate,
         tuple(args),
         negated,
@@ -163,6 +169,7 @@ ENTRIES = st.builds(
         1,
         contradicted=contradicted,
         goal=goal,
+        evidence=tuple(evidence),
     ),
     st.sampled_from(["works_at", "parent", "is_tall", "odd p"]),
     st.lists(NAMES, max_size=2),
@@ -170,9 +177,27 @@ ENTRIES = st.builds(
     st.sampled_from([None, "s", "t"]),
     st.booleans(),
     st.sampled_from([None, "p(?x)", "rule"]),
+    st.lists(st.sampled_from([*QUOTED, ("e3", 1, 2)]), max_size=2, unique=True),
+)
+SAID_ENTRIES = st.builds(
+    lambda entry, memory, whole: entry._replace(
+        predicate="said",
+        args=(memory.speaker, memory.text, instant_text(memory.at) if whole else "2026-01-01"),
+        text=print_row(
+            "said",
+            (memory.speaker, memory.text, instant_text(memory.at) if whole else "2026-01-01"),
+            entry.negated,
+        ),
+    ),
+    ENTRIES,
+    st.sampled_from([*QUOTED.values()]),
+    st.booleans(),
 )
 ITEMS = st.one_of(
-    ENTRIES, ENTRIES, st.sampled_from(["p(?x) :- q(?x).", "r(?x) :- q(?x), not p(?x)."])
+    ENTRIES,
+    ENTRIES,
+    SAID_ENTRIES,
+    st.sampled_from(["p(?x) :- q(?x).", "r(?x) :- q(?x), not p(?x)."]),
 )
 
 
@@ -180,11 +205,12 @@ ITEMS = st.one_of(
 @given(
     st.lists(st.one_of(ITEMS, st.just(None)), max_size=25),
     st.sampled_from([NATURAL, "facts"]),
+    st.sampled_from([None, lambda span: None, QUOTED.get]),
     st.booleans(),
-    st.booleans(),
+    st.sampled_from(TIMES),
 )
-def test_a_draft_knows_its_size_and_shrinks_again(steps, text_format, resolved, goal_driven):
-    draft = draft_for(text_format, resolved=resolved, goal_driven=goal_driven)
+def test_a_draft_knows_its_size_and_shrinks_again(steps, text_format, quote, goal_driven, times):
+    draft = draft_for(text_format, goal_driven=goal_driven, quote=quote, times=times)
     kept = []
     for item in steps:
         if item is None:
@@ -199,7 +225,7 @@ def test_a_draft_knows_its_size_and_shrinks_again(steps, text_format, resolved, 
             kept.append(item)
         text = draft.text()
         assert draft.size == (len(text) + 1 if kept else 0)
-    again = draft_for(text_format, resolved=resolved, goal_driven=goal_driven)
+    again = draft_for(text_format, goal_driven=goal_driven, quote=quote, times=times)
     for item in kept:
         again.add(item)
     assert (draft.text(), draft.items) == (again.text(), kept)
