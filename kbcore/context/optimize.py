@@ -15,7 +15,7 @@ from kbcore.context.proofs.evidence import Witness
 from kbcore.context.proofs.proofs import GoalProofs
 from kbcore.context.proofs.rules import relevant_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
-from kbcore.context.ranking import Supplied, Supply
+from kbcore.context.ranking import Supplied, Supply, admitted
 from kbcore.context.relevance.questions import goals_of_question
 from kbcore.context.request import CITATIONS_TEXT, WindowRequest
 from kbcore.context.resolution import Judge
@@ -78,7 +78,8 @@ def make_window(
     counter = counter or TokenCounter()
     quote = _quote(tenant.episodes, request) if request.citations else None
     room = Room(request, counter, cache(tenant.rules.templates), quote)
-    clashes = stored_clashes(tenant, supply, request.predicates, budget)
+    predicates = admitted(request, partitions)
+    clashes = stored_clashes(tenant, supply, predicates, budget)
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
     selection = Selection(request, room, supply, judge.loses, budget)
@@ -120,7 +121,7 @@ def make_window(
     chosen = list(room.facts)
     _refresh(chosen, supply)
     entries = tuple(_entries(room, request, supply))
-    available = supply.available(request.predicates)
+    available = supply.available(predicates)
     text = room.draft.text()
     window = Window(
         id=window_id(entries),

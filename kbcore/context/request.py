@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from kbcore.errors import InvalidInput
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.printer import print_item
 from kbplanner.syntax.textform import body_from_text, literal_from_text
-from kbtypes.windows import Bucket
+from kbtypes.windows import ADAPTER_PREDICATES, Bucket
 
 MAX_FACTS = 100
 """Default maximum number of facts in a window."""
@@ -85,6 +85,16 @@ def goal_text(goal: Goal) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class AllBut(Container[str]):
+    """All names but some."""
+
+    names: frozenset[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self.names
+
+
+@dataclass(frozen=True, slots=True)
 class WindowRequest:
     """The parameters of a context window.
 
@@ -127,6 +137,19 @@ class WindowRequest:
     explain: bool = False
     citations: bool | str = False
     times: str = DAY
+
+    @property
+    def admitted(self) -> Container[str]:
+        """The predicates that the window may have: `predicates`, by default all but
+        ADAPTER_PREDICATES that no goal and no bucket names.
+        """
+        if self.predicates is not None:
+            return frozenset(self.predicates)
+        items = (item for goal in self.goals for item in items_of(goal))
+        asked = {item.atom.predicate for item in items if isinstance(item, Literal)}
+        return AllBut(
+            ADAPTER_PREDICATES.difference(asked, *(each.predicates or () for each in self.buckets))
+        )
 
     @property
     def with_rules(self) -> bool:

@@ -16,6 +16,7 @@ from kbcore.context.relevance.matches import at_least, matching_facts
 from kbcore.context.relevance.vectors import NEAR, blended, pause_of
 from kbcore.context.removed import Reasons
 from kbcore.context.request import (
+    CITATIONS_TEXT,
     FILLS,
     FORMATS,
     MAX_BUCKETS,
@@ -370,6 +371,8 @@ def check_request(request: WindowRequest) -> None:
     ):
         if not 0 <= share <= 1:
             raise InvalidInput.at(name, "must be a number from 0 to 1")
+    if type(request.citations) is not bool and request.citations != CITATIONS_TEXT:
+        raise InvalidInput.at("citations", f'must be true, false or "{CITATIONS_TEXT}"')
     for name, chosen, choices in (
         ("format", request.format, FORMATS),
         ("fill", request.fill, FILLS),

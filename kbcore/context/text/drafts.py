@@ -41,10 +41,12 @@ from kbcore.context.text.phrases import (
     Clause,
     clause_of,
     in_words,
+    is_computed,
     is_obvious,
     label_name,
     reason_text,
     rule_phrase,
+    unmet_words,
     verb_phrase,
 )
 from kbcore.context.window import QUERY, UNPROVED, is_absence
@@ -147,15 +149,16 @@ class NaturalDraft(Draft):
     def _remarks(self, note: GoalNote) -> Iterator[tuple[str, str]]:
         """Yield what is said about a goal besides its facts."""
         templates = self._templates(None)
-        unmet = tuple(in_words(text, templates) for text in note.unmet)
+        unmet = "; and because ".join(unmet_words(text, templates) for text in note.unmet)
         elsewhere = "; ".join(in_words(text, templates) for text in note.elsewhere)
-        for kind, text in _remarks(replace(note, unmet=unmet), elsewhere):
+        for kind, text in _remarks(note, f", because {unmet}" if unmet else "", elsewhere):
             yield kind, f"{text}."
 
     def _clause(self, item: Entry, premises: Sequence[str]) -> Piece:
         """Return an entry as a clause of the line about its subject, which the line names once.
 
-        An entry with a reason has a line of its own: what follows would read as part of the reason.
+        A clause with a reason has a line of its own, because what follows would read as part of the
+        reason; so has a clause that does not begin with its subject.
         """
         templates = self._templates(item.scope)
         is_unknown = is_absence(item)
@@ -170,14 +173,16 @@ class NaturalDraft(Draft):
             clause = Clause("", f"{UNKNOWN} {clause.whole}", clause.is_label)
         subject = clause.subject or (print_constant(item.args[0]) if item.args else "")
         key = _line_key(item, subject, clause.is_label)
-        if reason or is_unknown:
+        if reason or not clause.subject:
             key = (*key, len(self._steps))
         known = self._blocks.get(key)
         named = known is not None and known.named
         text = clause.text if named else clause.whole
         text = f"{'' if known is None else '; '}{text}{self._remarked(item)}"
         text += reason + (_more(item) if reason else "") + marks(self._step.cited)
-        block = TextBlock("", "\n" if clause.is_label else ".\n", _in_scope(item))
+        is_quoted = not clause.subject and text.endswith('"')
+        end = "\n" if clause.is_label or is_quoted else ".\n"
+        block = TextBlock("", end, _in_scope(item))
         return Piece(key, block, text, names=bool(clause.subject) and not named)
 
     def _said(self, item: Entry, memory: Memory) -> Piece:
@@ -262,7 +267,8 @@ class FactsDraft(Draft):
         if isinstance(item, GoalNote):
             group = note_group(item)
             yield from self._titled(group)
-            for kind, text in _remarks(item, ", ".join(item.elsewhere)):
+            unmet = f". Unmet conditions: {'; or '.join(item.unmet)}" if item.unmet else ""
+            for kind, text in _remarks(item, unmet, ", ".join(item.elsewhere)):
                 yield Piece(("note", group, kind), TextBlock("% ", "\n"), text)
             return
         group = group_of(item)
@@ -432,18 +438,24 @@ def _all_premises(entry: Entry) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _shown_premises(provenance: Provenance) -> tuple[str, ...]:
-    premises = tuple(dict.fromkeys(provenance.signed))
+    """Return the premises without tests that call functions, which say how values are computed."""
+    premises = tuple(
+        dict.fromkeys(
+            premise
+            for index, premise in enumerate(provenance.signed)
+            if index not in provenance.tests or not is_computed(premise)
+        )
+    )
     return tuple(premise for premise in premises if not is_obvious(premise)) or premises
 
 
-def _remarks(note: GoalNote, elsewhere: str) -> Iterator[tuple[str, str]]:
+def _remarks(note: GoalNote, unmet: str, elsewhere: str) -> Iterator[tuple[str, str]]:
     """Yield what is said about a goal besides its facts, with a name for each remark."""
     if note.goal == QUERY:
         yield "unanswered", "Nothing relevant to the query is known"
     elif note.denied:
         yield "denied", "This does not hold"
     elif note.unanswered:
-        unmet = f". Unmet conditions: {'; or '.join(note.unmet)}" if note.unmet else ""
         yield "unanswered", f"No answer is known{unmet}"
     if note.elsewhere:
         more = f", and {note.elsewhere_more} more" if note.elsewhere_more else ""

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from kbcore.context.text.notes import day_text
-from kbplanner.ir.terms import Atom
+from kbplanner.ir.terms import Atom, HeadTerm
 from kbplanner.ir.values.instants import instant
 from kbplanner.syntax.printer import print_constant
 
@@ -16,7 +16,7 @@ SAID = "said"
 HAPPENED = "happened"
 """Predicate of an event of memory.kb: `happened(id, who, what, day)`."""
 
-MAX_QUOTATION_CHARS = 300
+MAX_QUOTATION_CHARS = 160
 """Maximum length of a footnote; the sources of the answer have the whole text."""
 
 _NAME = re.compile(r"[\w.'@+-]+(?: [\w.'@+-]+)*")
@@ -26,36 +26,51 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Memory(NamedTuple):
-    """A text that `speaker` said at `at`, or what happened, in epoch milliseconds."""
+    """A text that `speaker` said at `at`, in epoch milliseconds."""
 
     speaker: str
     text: str
     at: int
 
 
+class Dated(NamedTuple):
+    """What someone said, or what happened to someone, with its day as an argument."""
+
+    who: HeadTerm
+    what: HeadTerm
+    when: HeadTerm
+
+
 def memory_of(atom: Atom) -> Memory | None:
     """Return the text that a fact says was said; None for other facts."""
     if atom.predicate != SAID or atom.arity != 3:
         return None
-    return _dated(atom, 0)
+    speaker, text, when = atom.args
+    at = time_of(when)
+    is_ground = isinstance(speaker, str) and isinstance(text, str)
+    return Memory(str(speaker), str(text), at) if is_ground and at is not None else None
 
 
-def event_of(atom: Atom) -> Memory | None:
-    """Return the event that a fact is about; None for other facts."""
-    if atom.predicate != HAPPENED or atom.arity != 4:
+def dated_of(atom: Atom) -> Dated | None:
+    """Return the arguments that an atom about a text or an event shows: an event without its id.
+
+    The result is None for other atoms, and where the day is not a time.
+    """
+    if (atom.predicate, atom.arity) not in ((SAID, 3), (HAPPENED, 4)):
         return None
-    return _dated(atom, 1)
-
-
-def _dated(atom: Atom, first: int) -> Memory | None:
-    speaker, text, when = atom.args[first : first + 3]
-    if not isinstance(speaker, str) or not isinstance(text, str) or not isinstance(when, str):
+    dated = Dated(*atom.args[-3:])
+    if isinstance(dated.when, str) and time_of(dated.when) is None:
         return None
-    value = instant(when)
+    return dated
+
+
+def time_of(term: HeadTerm) -> int | None:
+    """Return the time that a constant names, in epoch milliseconds; None if it names none."""
+    value = instant(term) if isinstance(term, str) else None
     if value is None:
         return None
     seconds, nanoseconds = value.moment
-    return Memory(speaker, text, seconds * 1000 + nanoseconds // 1_000_000)
+    return seconds * 1000 + nanoseconds // 1_000_000
 
 
 def memory_text(memory: Memory, *, minute: bool = False) -> str:

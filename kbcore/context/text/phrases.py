@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from kbcore.context.text.memories import event_of, memory_of
+from kbcore.context.text.memories import SAID, dated_of, time_of
 from kbcore.context.text.notes import day_text, is_low
 from kbcore.context.text.verbs import PAST, THIRD_PERSON
 from kbplanner.errors import KBError
@@ -152,10 +152,10 @@ def _label_of(atom: Atom, names: Names) -> Clause:
     A text that was said has its day, and an event has no id.
     """
     name, args = label_name(atom.predicate), atom.args
-    if (memory := memory_of(atom)) is not None:
-        name, args = f"{name} on {day_text(memory.at)}", args[:2]
-    elif (event := event_of(atom)) is not None:
-        name, args = f"{name} on {day_text(event.at)}", args[1:3]
+    if (dated := dated_of(atom)) is not None:
+        at = time_of(dated.when)
+        day = _term_words(dated.when, names) if at is None else day_text(at)
+        name, args = f"said on {day}" if atom.predicate == SAID else f"on {day}", dated[:2]
     if not atom.positive:
         name = f"not {name}"
     subject, *others = (_term_words(arg, names) for arg in args) if args else ("",)
@@ -236,6 +236,17 @@ def in_words(text: str, templates: Templates = NO_TEMPLATES) -> str:
     return " and ".join(_item_words(item, templates) for item in body)
 
 
+def unmet_words(text: str, templates: Templates = NO_TEMPLATES) -> str:
+    """Return conditions in the rule language that are not met as what is known instead."""
+    try:
+        body = body_from_text(text)
+    except KBError:
+        return text
+    return " and ".join(
+        _item_words(replace(item, negated=not item.negated), templates) for item in body
+    )
+
+
 def _item_words(item: BodyItem, templates: Templates, names: Names = NO_NAMES) -> str:
     if not isinstance(item, Literal):
         left, right = _named(item.left, names), _named(item.right, names)
@@ -245,26 +256,20 @@ def _item_words(item: BodyItem, templates: Templates, names: Names = NO_NAMES) -
 
 
 def reason_text(premises: Sequence[str], templates: Templates = NO_TEMPLATES) -> str:
-    """Return premises in the rule language as `because A and B`, each once.
+    """Return premises in the rule language as `because A and B`, each once; empty without premises.
 
-    `~` is before facts that are denied, `not` before those that are not known. Tests that call
-    functions are left out. The result is empty without premises.
+    `~` is before facts that are denied, `not` before those that are not known.
     """
-    clauses = dict.fromkeys(filter(None, (_premise_words(text, templates) for text in premises)))
+    clauses = dict.fromkeys(in_words(premise, templates) for premise in premises)
     return f" because {' and '.join(clauses)}" if clauses else ""
 
 
-def _premise_words(premise: str, templates: Templates) -> str:
-    absent = premise.startswith("not ")
-    atom = premise_atom(premise.removeprefix("not "))
-    if atom is not None:
-        clause = clause_of(atom, templates).whole
-        return f"{UNKNOWN} {clause}" if absent else clause
+def is_computed(premise: str) -> bool:
+    """Return whether a premise that is no fact is a test that calls functions."""
     try:
-        tests = body_from_text(premise)
+        return any(map(calls, body_from_text(premise)))
     except KBError:
-        return ""
-    return " and ".join(_item_words(test, templates) for test in tests if not calls(test))
+        return False
 
 
 def calls(item: BodyItem) -> bool:

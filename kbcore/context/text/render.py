@@ -30,7 +30,7 @@ SUMMARIZED = "Now in a summary"
 """Labels of the lines about changes; a fact that is now in a summary is still true."""
 
 UNFOUNDED = "no longer follows"
-_WHY = {RETRACTED: "retracted", EXPIRED: "expired", CONTRADICTED: "the opposite is known"}
+_WHY = {RETRACTED: "retracted", EXPIRED: "ended", CONTRADICTED: "the opposite is known"}
 """What is noted at an entry that is no longer true; UNFOUNDED for conclusions without a proof."""
 
 

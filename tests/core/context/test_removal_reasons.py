@@ -43,7 +43,7 @@ def test_a_fact_that_expired(kb, clock, swept):
         kb.decay(0.0)
     found, text = reasons(kb)
     assert found == {"away(ann)": "expired"}
-    assert text.startswith("No longer true: ann · away (expired, until ")
+    assert text.startswith("No longer true: ann · away (ended, until ")
 
 
 def test_a_fact_asserted_again_with_past_validity(kb, clock):

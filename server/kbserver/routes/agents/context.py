@@ -70,6 +70,7 @@ _DEPRECATION = {
             "maxFactsPerPredicate",
             "relevanceBuckets",
             "citations",
+            "times",
         ),
         gives=("windowId", "entries?", "formattedText?"),
         usual=True,
