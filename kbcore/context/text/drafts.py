@@ -8,7 +8,7 @@ a good sentence is a label, `ann · parent: bob`, and a text that was said a lin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 

@@ -101,7 +101,9 @@ def compat_of(fields: Json) -> bool:
 class Citations(Value):
     """A boolean, or CITATIONS_TEXT."""
 
-    schema: ClassVar[Json] = {"enum": [True, False, CITATIONS_TEXT]}
+    schema: ClassVar[Json] = {
+        "anyOf": [{"type": "boolean"}, {"type": "string", "enum": [CITATIONS_TEXT]}]
+    }
 
     def read(self, value: Any) -> bool | str:
         """Return the value."""
