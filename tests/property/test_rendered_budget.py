@@ -18,6 +18,7 @@ from kbcore.context.text.memories import Memory
 from kbcore.context.text.render import render
 from kbcore.context.text.tokens import tokens
 from kbcore.node.opening import open_runtime
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal, Variable
 from kbplanner.ir.values.instants import instant_text
@@ -36,6 +37,7 @@ RULES = [
         "alone(?x) :- open(?x), not path(?x, ?x).",
     )
 ]
+EPISODES = {"e1": "Hello, I\nam ann.", "e2": "A longer text, about open doors. " * 8}
 X, Y = Variable("x"), Variable("y")
 NAMES = st.sampled_from(["a", "b", "c", "d", "odd name", 'quote " and %', "line\nbreak", "日本"])
 SCOPES = st.sampled_from([None, None, None, "s"])
@@ -54,6 +56,16 @@ FACTS = st.one_of(
         st.floats(0, 1),
     ),
     st.just(Fact("raining", ())),
+    st.builds(
+        lambda x, id: Fact("open", (x,), evidence=(Evidence(id),)),
+        NAMES,
+        st.sampled_from([*EPISODES]),
+    ),
+    st.builds(
+        lambda id, at: Fact("said", ("ann", EPISODES[id], at), evidence=(Evidence(id),)),
+        st.sampled_from([*EPISODES]),
+        st.sampled_from(["2026-03-02T09:00:00Z", "2026-03-03", "later"]),
+    ),
 )
 GOALS = st.lists(
     st.one_of(
@@ -72,6 +84,8 @@ REQUESTS = st.builds(
     auto_resolve=st.booleans(),
     include_rules=st.sampled_from([None, True, False]),
     format=st.sampled_from(FORMATS),
+    citations=st.sampled_from([False, False, True, "text"]),
+    times=st.sampled_from(TIMES),
     buckets=st.sampled_from([(), (Bucket("e", ("edge",), 2.0), Bucket("rest", None, 1.0))]),
 )
 
@@ -130,6 +144,8 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
         with open_runtime(config, plugins=[Plugin()], clock=ManualClock()) as node:
             kb = node.knowledge_base()
             kb.assert_rules(RULES)
+            for id, text in EPISODES.items():
+                kb.add_episode("ann", text, at=1_772_442_000_000, id=id)
             kb.assert_facts(facts)
             if summed_up:
                 kb.consolidate(min_group_size=2)
@@ -141,10 +157,23 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
         assert count <= request.max_tokens
         assert found.tokens == count
         text_format = "facts" if request.format == "structured" else request.format
-        assert found.text == render(found, text_format)
+        if not request.citations:
+            assert found.text == render(found, text_format, times=request.times)
         if request.format == NATURAL:  # no entry is left out of the text
             for entry in found.entries:
-                assert all(print_constant(arg) in found.text for arg in entry.args)
+                if entry.predicate == "said":
+                    args = entry.args[0], " ".join(entry.args[1].split())
+                    assert all(arg in found.text for arg in args)
+                else:
+                    assert all(print_constant(arg) in found.text for arg in entry.args)
+        if request.citations == "text" and request.format == NATURAL:  # no number without a source
+            lines = found.text.splitlines()
+            for source in found.sources:
+                mark = f"[{source['number']}]"
+                assert any(
+                    line.startswith(f"{mark} ") or (", ann: " in line and mark in line)
+                    for line in lines
+                )
         assert sum(share.facts_included for share in found.buckets.values()) <= len(found.entries)
         said, rules = program(found)
         assert said == {(entry.predicate, entry.args, entry.negated) for entry in found.entries}

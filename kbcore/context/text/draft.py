@@ -185,7 +185,7 @@ class Draft(ABC):
 
         This takes much less time than `add`; 0 if nothing is known.
         """
-        if entry.provenance is not None or (self._quote is not None and memory_in(entry)):
+        if entry.provenance is not None or (self._quote is not None and self._memory(entry)):
             return 0  # a text that is in the window needs no footnote
         return self._min_size(entry)
 
@@ -223,8 +223,14 @@ class Draft(ABC):
     def _notes(self, entry: Entry) -> list[str]:
         """Return the notes about an entry."""
         remark = [self.remark] if self.remark else []
-        is_dated = memory_in(entry) is not None
+        is_dated = self._memory(entry) is not None
         return [*remark, *notes_of(entry, self._time_text, dated=is_dated)]
+
+    def _memory(self, entry: Entry) -> Memory | None:
+        """Return the text that an entry says was said; None for other entries."""
+        if entry.predicate != SAID or entry.negated:
+            return None
+        return memory_of(Atom(entry.predicate, entry.args))
 
     @abstractmethod
     def _time_text(self, at: int) -> str:
@@ -275,7 +281,7 @@ class Draft(ABC):
         """Yield the sources that an entry is the first to cite; none is a text of the window."""
         if self._quote is None or not isinstance(item, Entry):
             return
-        memory, cited = memory_in(item), self._step.cited
+        memory, cited = self._memory(item), self._step.cited
         own = "" if memory is None else quotation(memory, minute=self._minute)
         first_new = len(self._sources) - self._step.new_sources + 1
         for span, number in zip(item.evidence, cited, strict=False):
@@ -300,10 +306,3 @@ class Draft(ABC):
             + "".join(block.pieces)
             + block.tail
         )
-
-
-def memory_in(entry: Entry) -> Memory | None:
-    """Return the text that an entry says was said; None for other entries."""
-    if entry.predicate != SAID or entry.negated:
-        return None
-    return memory_of(Atom(entry.predicate, entry.args))

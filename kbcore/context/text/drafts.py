@@ -21,7 +21,6 @@ from kbcore.context.text.draft import (
     Quote,
     TemplatesOf,
     TextBlock,
-    memory_in,
     no_templates,
 )
 from kbcore.context.text.memories import HAPPENED, SAID, Memory, memory_text
@@ -130,7 +129,7 @@ class NaturalDraft(Draft):
 
     def _memory(self, entry: Entry) -> Memory | None:
         """Return the text that an entry says was said, unless a declared phrase words it."""
-        memory = memory_in(entry)
+        memory = super()._memory(entry)
         is_worded = memory is not None and (SAID, 3) in self._templates(entry.scope)
         return None if is_worded else memory
 

@@ -34,7 +34,7 @@ class Memory(NamedTuple):
 
 
 class Dated(NamedTuple):
-    """What someone said, or what happened to someone, with its day as an argument."""
+    """The arguments of a text that was said, or of an event, that a label shows."""
 
     who: HeadTerm
     what: HeadTerm

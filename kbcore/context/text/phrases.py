@@ -229,22 +229,23 @@ def sentence(atom: Atom, templates: Templates = NO_TEMPLATES) -> str | None:
 
 def in_words(text: str, templates: Templates = NO_TEMPLATES) -> str:
     """Return a goal or a condition in the rule language in words, its variables as `?x`."""
-    try:
-        body = body_from_text(text)
-    except KBError:
-        return text
-    return " and ".join(_item_words(item, templates) for item in body)
+    body = _body(text)
+    return " and ".join(_item_words(item, templates) for item in body) if body else text
 
 
 def unmet_words(text: str, templates: Templates = NO_TEMPLATES) -> str:
     """Return conditions in the rule language that are not met as what is known instead."""
+    unmet = (replace(item, negated=not item.negated) for item in _body(text))
+    return " and ".join(_item_words(item, templates) for item in unmet) or text
+
+
+@lru_cache(maxsize=4096)
+def _body(text: str) -> tuple[BodyItem, ...]:
+    """Return the items of a text in the rule language, none if it cannot be read."""
     try:
-        body = body_from_text(text)
+        return body_from_text(text)
     except KBError:
-        return text
-    return " and ".join(
-        _item_words(replace(item, negated=not item.negated), templates) for item in body
-    )
+        return ()
 
 
 def _item_words(item: BodyItem, templates: Templates, names: Names = NO_NAMES) -> str:
@@ -266,10 +267,7 @@ def reason_text(premises: Sequence[str], templates: Templates = NO_TEMPLATES) ->
 
 def is_computed(premise: str) -> bool:
     """Return whether a premise that is no fact is a test that calls functions."""
-    try:
-        return any(map(calls, body_from_text(premise)))
-    except KBError:
-        return False
+    return any(map(calls, _body(premise)))
 
 
 def calls(item: BodyItem) -> bool:
