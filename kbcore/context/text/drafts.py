@@ -358,9 +358,8 @@ class FactsDraft(Draft):
         for key, block in self._blocks.items():
             if key[0] in ("rule", "rules"):
                 rules.append(block)
-            elif (
-                key[0] != "source"
-            ):  # the heading of a group and its notes come before its first scope
+            elif key[0] != "source":
+                # The heading of a group and its notes come before its first scope.
                 part = None if key[0] in ("title", "note") else key[2]
                 groups.setdefault(key[1], {}).setdefault(part, []).append(block)
         yield from _written_groups(groups)
