@@ -22,7 +22,7 @@ from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import INSTRUCTION_SHARE, Selection
 from kbcore.context.text.draft import Quote
-from kbcore.context.text.memories import Memory
+from kbcore.context.text.memories import SaidText
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import QUERY, VIOLATION
 from kbcore.errors import BudgetExceeded, EngineFault, InvalidInput, PredicateFailed
@@ -239,11 +239,11 @@ def _quote(episodes: StoredEpisodes, request: WindowRequest) -> Quote:
     if request.citations != CITATIONS_TEXT:
         return lambda span: None
 
-    def quote(span: SpanKey) -> Memory | None:
+    def quote(span: SpanKey) -> SaidText | None:
         episode = episodes.get(span[0])
         if episode is None:
             return None
-        return Memory(episode.speaker, episode.text[span[1] : span[2]], episode.at)
+        return SaidText(episode.speaker, episode.text[span[1] : span[2]], episode.at)
 
     return quote
 

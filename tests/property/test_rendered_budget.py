@@ -14,7 +14,7 @@ import kbcore
 from kbcore.clock import ManualClock
 from kbcore.context.request import FORMATS, NATURAL, TIMES, WindowRequest
 from kbcore.context.text.drafts import draft_for
-from kbcore.context.text.memories import Memory
+from kbcore.context.text.memories import SaidText
 from kbcore.context.text.render import render
 from kbcore.context.text.tokens import tokens
 from kbcore.node.opening import open_runtime
@@ -183,8 +183,8 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
 
 
 QUOTED = {
-    ("e1", None, None): Memory("ann", "Hello, I\nam ann.", 5),
-    ("e2", None, None): Memory("ann: b", "a long text " * 100, 10**12),
+    ("e1", None, None): SaidText("ann", "Hello, I\nam ann.", 5),
+    ("e2", None, None): SaidText("ann: b", "a long text " * 100, 10**12),
 }
 ENTRIES = st.builds(
     lambda predicate, args, negated, scope, contradicted, goal, evidence: Entry(

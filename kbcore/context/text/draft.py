@@ -13,7 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from kbcore.context.request import DAY, MINUTE
-from kbcore.context.text.memories import SAID, Memory, memory_of, quotation
+from kbcore.context.text.memories import SAID, SaidText, memory_of, quotation
 from kbcore.context.text.notes import notes_of
 from kbcore.context.text.phrases import NO_TEMPLATES, Templates
 from kbplanner.ir.terms import Atom
@@ -25,7 +25,7 @@ MAX_CITED = 3
 MAX_CITED_PREMISES = 8
 """Sources cited for one conclusion, which cites those of the facts it depends on."""
 
-Quote = Callable[[SpanKey], Memory | None]
+Quote = Callable[[SpanKey], SaidText | None]
 """The text of a source that is written as a footnote; None: the text has only its number."""
 
 TemplatesOf = Callable[[str | None], Templates]
@@ -226,7 +226,7 @@ class Draft(ABC):
         is_dated = self._memory(entry) is not None
         return [*remark, *notes_of(entry, self._time_text, dated=is_dated)]
 
-    def _memory(self, entry: Entry) -> Memory | None:
+    def _memory(self, entry: Entry) -> SaidText | None:
         """Return the text that an entry says was said; None for other entries."""
         if entry.predicate != SAID or entry.negated:
             return None

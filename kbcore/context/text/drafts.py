@@ -23,7 +23,7 @@ from kbcore.context.text.draft import (
     TextBlock,
     no_templates,
 )
-from kbcore.context.text.memories import HAPPENED, SAID, Memory, memory_text
+from kbcore.context.text.memories import HAPPENED, SAID, SaidText, memory_text
 from kbcore.context.text.notes import (
     TITLES,
     day_text,
@@ -37,7 +37,7 @@ from kbcore.context.text.notes import (
 )
 from kbcore.context.text.phrases import (
     UNKNOWN,
-    Clause,
+    AtomWords,
     clause_of,
     in_words,
     is_computed,
@@ -127,7 +127,7 @@ class NaturalDraft(Draft):
             return False
         return any(reason.issuperset(self._step.cited) for reason in reasons)
 
-    def _memory(self, entry: Entry) -> Memory | None:
+    def _memory(self, entry: Entry) -> SaidText | None:
         """Return the text that an entry says was said, unless a declared phrase words it."""
         memory = super()._memory(entry)
         is_worded = memory is not None and (SAID, 3) in self._templates(entry.scope)
@@ -169,7 +169,7 @@ class NaturalDraft(Draft):
             clause = clause._replace(text=f"{label_name(name)}: {sources} facts (summary)")
         reason = "" if is_unknown else reason_text(premises, templates)
         if is_unknown:
-            clause = Clause("", f"{UNKNOWN} {clause.whole}", clause.is_label)
+            clause = AtomWords("", f"{UNKNOWN} {clause.whole}", clause.is_label)
         subject = clause.subject or (print_constant(item.args[0]) if item.args else "")
         key = _line_key(item, subject, clause.is_label)
         if reason or not clause.subject:
@@ -184,7 +184,7 @@ class NaturalDraft(Draft):
         block = TextBlock("", end, _in_scope(item))
         return Piece(key, block, text, names=bool(clause.subject) and not named)
 
-    def _said(self, item: Entry, memory: Memory) -> Piece:
+    def _said(self, item: Entry, memory: SaidText) -> Piece:
         """Return a text that was said as a line with its day and speaker."""
         first = item.evidence[0] if item.evidence else ("", 0, 0)
         order = memory.at, first[0], first[1] or 0, len(self._steps)

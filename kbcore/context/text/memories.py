@@ -22,10 +22,11 @@ MAX_QUOTATION_CHARS = 160
 _NAME = re.compile(r"[\w.'@+-]+(?: [\w.'@+-]+)*")
 """A speaker that needs no quotes before the colon."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, also those that change the order of a text."""
 
 
-class Memory(NamedTuple):
+class SaidText(NamedTuple):
     """A text that `speaker` said at `at`, in epoch milliseconds."""
 
     speaker: str
@@ -41,14 +42,14 @@ class Dated(NamedTuple):
     when: HeadTerm
 
 
-def memory_of(atom: Atom) -> Memory | None:
+def memory_of(atom: Atom) -> SaidText | None:
     """Return the text that a fact says was said; None for other facts."""
     if atom.predicate != SAID or atom.arity != 3:
         return None
     speaker, text, when = atom.args
     at = time_of(when)
     is_ground = isinstance(speaker, str) and isinstance(text, str)
-    return Memory(str(speaker), str(text), at) if is_ground and at is not None else None
+    return SaidText(str(speaker), str(text), at) if is_ground and at is not None else None
 
 
 def dated_of(atom: Atom) -> Dated | None:
@@ -73,7 +74,7 @@ def time_of(term: HeadTerm) -> int | None:
     return seconds * 1000 + nanoseconds // 1_000_000
 
 
-def memory_text(memory: Memory, *, minute: bool = False) -> str:
+def memory_text(memory: SaidText, *, minute: bool = False) -> str:
     """Return what was said on one line, `13 Jun 2023, Gina: I opened my studio.`, on its day or
     minute.
     """
@@ -81,7 +82,7 @@ def memory_text(memory: Memory, *, minute: bool = False) -> str:
     return f"{day}, {speaker_text(memory.speaker)}: {on_one_line(memory.text)}"
 
 
-def quotation(memory: Memory, *, minute: bool = False) -> str:
+def quotation(memory: SaidText, *, minute: bool = False) -> str:
     """Return what was said as a footnote: on one line, and the beginning of a long text."""
     text = memory_text(memory, minute=minute)
     if len(text) <= MAX_QUOTATION_CHARS:

@@ -100,7 +100,7 @@ def words(predicate: str) -> tuple[str, ...]:
     )
 
 
-class Clause(NamedTuple):
+class AtomWords(NamedTuple):
     """An atom in words: its subject, which may be empty, and what is said of it.
 
     `is_label` is True for a label, which is joined to its subject with a middle dot.
@@ -121,7 +121,9 @@ class Clause(NamedTuple):
         return LABEL_JOINT if self.is_label else " "
 
 
-def clause_of(atom: Atom, templates: Templates = NO_TEMPLATES, names: Names = NO_NAMES) -> Clause:
+def clause_of(
+    atom: Atom, templates: Templates = NO_TEMPLATES, names: Names = NO_NAMES
+) -> AtomWords:
     """Return an atom in words: `ann` and `works at acme`, or as a label, `ann` and `parent: bob`.
 
     The subject is the first argument, or of an event who it happened to; it is empty where the
@@ -130,7 +132,7 @@ def clause_of(atom: Atom, templates: Templates = NO_TEMPLATES, names: Names = NO
     return _sentence_of(atom, templates, names) or _label_of(atom, names)
 
 
-def _sentence_of(atom: Atom, templates: Templates, names: Names) -> Clause | None:
+def _sentence_of(atom: Atom, templates: Templates, names: Names) -> AtomWords | None:
     """Return an atom as a sentence; None if no good one is known."""
     terms = tuple(_term_words(arg, names) for arg in atom.args)
     declared = templates.get((atom.predicate, atom.arity))
@@ -140,13 +142,13 @@ def _sentence_of(atom: Atom, templates: Templates, names: Names) -> Clause | Non
             return None
         filled = _SLOT.sub(lambda slot: terms[int(slot[1])], text)
         if text.startswith("{0} "):
-            return Clause(terms[0], filled[len(terms[0]) + 1 :])
-        return Clause("", filled)
+            return AtomWords(terms[0], filled[len(terms[0]) + 1 :])
+        return AtomWords("", filled)
     phrase = verb_phrase(atom.predicate, len(atom.args), atom.positive)
-    return None if phrase is None else Clause(terms[0], " ".join((phrase, *terms[1:])))
+    return None if phrase is None else AtomWords(terms[0], " ".join((phrase, *terms[1:])))
 
 
-def _label_of(atom: Atom, names: Names) -> Clause:
+def _label_of(atom: Atom, names: Names) -> AtomWords:
     """Return an atom as a label: `ann · parent: bob`, `monday · meeting: "10:00", ann`, `raining`.
 
     A text that was said has its day, and an event has no id.
@@ -159,7 +161,7 @@ def _label_of(atom: Atom, names: Names) -> Clause:
     if not atom.positive:
         name = f"not {name}"
     subject, *others = (_term_words(arg, names) for arg in args) if args else ("",)
-    return Clause(subject, f"{name}: {', '.join(others)}" if others else name, True)
+    return AtomWords(subject, f"{name}: {', '.join(others)}" if others else name, True)
 
 
 def label_name(predicate: str) -> str:
