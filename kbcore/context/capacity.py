@@ -13,7 +13,7 @@ from typing import Any
 
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Ranked
-from kbcore.context.text.draft import Draft, Item, TemplatesOf, no_templates
+from kbcore.context.text.draft import Draft, Item, Quote, TemplatesOf, no_templates
 from kbcore.context.text.drafts import draft_for
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.state.facts import Row
@@ -74,6 +74,7 @@ class Room:
     """A window that is being filled, within the request's limits on facts, text and facts per
     predicate.
 
+    `quote` returns the footnotes of the text, if it has citations.
     `draft` is the text of the accepted items. `reserve` is the part of the text, in units of
     `counter`, that is kept free for rules, and `keep` the number of facts that are kept free for
     violations of constraints.
@@ -84,8 +85,10 @@ class Room:
         request: WindowRequest,
         counter: TokenCounter,
         templates: TemplatesOf = no_templates,
+        quote: Quote | None = None,
     ) -> None:
         self._request = request
+        self._quote = quote
         self._templates = templates
         self._counter = counter
         self._max_units: int | None = None
@@ -242,10 +245,10 @@ class Room:
         return draft_for(
             request.format,
             self._counter.units,
-            resolved=request.auto_resolve,
             goal_driven=bool(request.goals),
             templates=self._templates,
-            cites=request.citations,
+            quote=self._quote,
+            times=request.times,
         )
 
     def _fits(self, items: Sequence[Item]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from kbcore.context.ranking import Supply
@@ -79,7 +79,7 @@ class Clashes:
 
 
 def stored_clashes(
-    tenant: Tenant, supply: Supply, predicates: Sequence[str] | None, budget: Budget
+    tenant: Tenant, supply: Supply, predicates: Container[str] | None, budget: Budget
 ) -> Clashes:
     """Return the contradictions among the stored facts of the supply's partitions.
 
@@ -110,7 +110,7 @@ def stored_clashes(
 
 
 def _pairs(
-    partition: Partition, predicates: Sequence[str] | None
+    partition: Partition, predicates: Container[str] | None
 ) -> Iterator[tuple[StoredRelation, StoredRelation]]:
     """Yield the positive and the negative relation of each predicate that has facts of both
     signs.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kbcore.context.removed import Removal
-from kbcore.context.request import STRUCTURED
+from kbcore.context.request import DAY, STRUCTURED
 from kbcore.context.text.draft import TemplatesOf, no_templates
 from kbplanner.syntax.diagnostics import counted
 from kbtypes.windows import Entry, Window
@@ -25,8 +25,8 @@ class WindowDiff:
 
     An entry with any change other than in salience or category is in both lists. `previous` is None
     if the session is unknown. If `refresh` is True, the client should request the whole window;
-    `reason` says why. `format` is the requested format of the new window, `templates` the phrases
-    of its text. `index_progress` and `vectors_missing` are those of the new window.
+    `reason` says why. `format` and `times` are those requested of the new window, `templates` the
+    phrases of its text. `index_progress` and `vectors_missing` are those of the new window.
     """
 
     previous: str | None
@@ -40,6 +40,7 @@ class WindowDiff:
     templates: TemplatesOf = no_templates
     index_progress: float | None = None
     vectors_missing: int | None = None
+    times: str = DAY
 
 
 UNKNOWN = WindowDiff(

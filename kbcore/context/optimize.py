@@ -15,12 +15,14 @@ from kbcore.context.proofs.evidence import Witness
 from kbcore.context.proofs.proofs import GoalProofs
 from kbcore.context.proofs.rules import relevant_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
-from kbcore.context.ranking import Supplied, Supply
+from kbcore.context.ranking import Supplied, Supply, admitted
 from kbcore.context.relevance.questions import goals_of_question
-from kbcore.context.request import WindowRequest
+from kbcore.context.request import CITATIONS_TEXT, WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import INSTRUCTION_SHARE, Selection
+from kbcore.context.text.draft import Quote
+from kbcore.context.text.memories import SaidText
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import QUERY, VIOLATION
 from kbcore.errors import BudgetExceeded, EngineFault, InvalidInput, PredicateFailed
@@ -31,7 +33,7 @@ from kbcore.state.episodes.quoting import quoted
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.schema import RelationSchema
-from kbtypes.windows import Entry, GoalNote, Window
+from kbtypes.windows import Entry, GoalNote, SpanKey, Window
 
 INSTRUCTION = "instruction"
 """Predicate of standing instructions: `instruction(who, text)`."""
@@ -74,8 +76,10 @@ def make_window(
     partitions = supply.partitions
     now = (supply.present or supply.scores).now
     counter = counter or TokenCounter()
-    room = Room(request, counter, cache(tenant.rules.templates))
-    clashes = stored_clashes(tenant, supply, request.predicates, budget)
+    quote = _quote(tenant.episodes, request) if request.citations else None
+    room = Room(request, counter, cache(tenant.rules.templates), quote)
+    predicates = admitted(request, partitions)
+    clashes = stored_clashes(tenant, supply, predicates, budget)
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
     selection = Selection(request, room, supply, judge.loses, budget)
@@ -118,7 +122,7 @@ def make_window(
     chosen = list(room.facts)
     _refresh(chosen, supply)
     entries = tuple(_entries(room, request, supply))
-    available = supply.available(request.predicates)
+    available = supply.available(predicates)
     text = room.draft.text()
     window = Window(
         id=window_id(entries),
@@ -229,6 +233,20 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
             }
             current = current._replace(why=why)
         yield current
+
+
+def _quote(episodes: StoredEpisodes, request: WindowRequest) -> Quote:
+    """Return the function that returns the footnotes of a text."""
+    if request.citations != CITATIONS_TEXT:
+        return lambda span: None
+
+    def quote(span: SpanKey) -> SaidText | None:
+        episode = episodes.get(span[0])
+        if episode is None:
+            return None
+        return SaidText(episode.speaker, episode.text[span[1] : span[2]], episode.at)
+
+    return quote
 
 
 def _sources(room: Room, episodes: StoredEpisodes) -> tuple[dict[str, Any], ...]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
 
 from kbcore.context.capacity import RankedCandidate
+from kbcore.context.request import AllBut, WindowRequest
 from kbcore.context.salience import Ranked, Scores
 from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.engine.backend import Attribute
@@ -28,6 +29,16 @@ CANDIDATE_BATCH = 64
 
 PREDICATE_BATCH = 16
 """Facts per predicate that are ranked first if the number of facts per predicate is limited."""
+
+
+def admitted(request: WindowRequest, partitions: Sequence[Partition]) -> Container[str] | None:
+    """Return the predicates of the stored facts that a window may have; None: all."""
+    predicates = request.admitted
+    stored = (each.schema.predicate for partition in partitions for each in partition.relations())
+    if isinstance(predicates, AllBut) and all(name in predicates for name in stored):
+        return None  # facts of all predicates are found faster
+    return predicates
+
 
 Lexical = Mapping[tuple[StoredRelation, int], float]
 """Match of stored facts with a query, by relation and row id: above 0, at most 1; other facts are
@@ -73,11 +84,10 @@ class Supply:
     def __post_init__(self) -> None:
         self._best_match = max(self.lexical.values(), default=0.0)
 
-    def relations(self, predicates: Sequence[str] | None) -> list[StoredRelation]:
+    def relations(self, predicates: Container[str] | None) -> list[StoredRelation]:
         """Return the relations with visible facts, of some predicates or (None) all, in a fixed
         order.
         """
-        chosen = None if predicates is None else frozenset(predicates)
         return [
             stored
             for partition in self.partitions
@@ -85,20 +95,20 @@ class Supply:
                 (
                     r
                     for r in partition.relations()
-                    if chosen is None or r.schema.predicate in chosen
+                    if predicates is None or r.schema.predicate in predicates
                 ),
                 key=lambda r: (r.schema.predicate, r.schema.arity, not r.schema.positive),
             )
             if stored.relation.counts().visible
         ]
 
-    def available(self, predicates: Sequence[str] | None) -> int:
+    def available(self, predicates: Container[str] | None) -> int:
         """Return the number of candidate facts."""
         return sum(stored.relation.counts().visible for stored in self.relations(predicates))
 
     def best(
         self,
-        predicates: Sequence[str] | None,
+        predicates: Container[str] | None,
         first: int,
         full: Callable[[str], bool] | None = None,
         *,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from kbcore.errors import InvalidInput
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.printer import print_item
 from kbplanner.syntax.textform import body_from_text, literal_from_text
-from kbtypes.windows import Bucket
+from kbtypes.windows import ADAPTER_PREDICATES, Bucket
 
 MAX_FACTS = 100
 """Default maximum number of facts in a window."""
@@ -36,6 +36,14 @@ FORMATS = (STRUCTURED, NATURAL, FACTS)
 """The forms in which a window is sent: entries alone, or also a text of sentences or of facts in
 the rule language.
 """
+
+DAY = "day"
+MINUTE = "minute"
+TIMES = (DAY, MINUTE)
+"""How exactly the text of a window shows times."""
+
+CITATIONS_TEXT = "text"
+"""The value of `citations` with which the text also has the sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,16 @@ class SaidIn:
 
 
 @dataclass(frozen=True, slots=True)
+class AllBut(Container[str]):
+    """All names but some."""
+
+    names: frozenset[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self.names
+
+
+@dataclass(frozen=True, slots=True)
 class WindowRequest:
     """The parameters of a context window.
 
@@ -103,8 +121,9 @@ class WindowRequest:
     `goals` are evaluated and their proofs included. `session` names the conversation whose windows
     are compared. `predicates` limits the facts of the window (None: any). `include_rules` adds
     rules to the facts (None: when there are goals). `explain` requests why each entry was selected
-    and what was cut. `citations` requests numbers of sources after the facts that have evidence.
-    With `said_in`, only facts with evidence in these conversations match the query.
+    and what was cut. `citations` requests numbers of sources after the facts that have evidence,
+    and with CITATIONS_TEXT also the sources, as footnotes. `times` is one of TIMES. With `said_in`,
+    only facts with evidence in these conversations match the query.
     """
 
     max_facts: int = MAX_FACTS
@@ -125,8 +144,22 @@ class WindowRequest:
     min_coverage: float = 0.0
     fill: str | None = None
     explain: bool = False
-    citations: bool = False
+    citations: bool | str = False
+    times: str = DAY
     said_in: SaidIn | None = None
+
+    @property
+    def admitted(self) -> Container[str]:
+        """The predicates that the window may have: `predicates`, by default all but
+        ADAPTER_PREDICATES that no goal and no bucket names.
+        """
+        if self.predicates is not None:
+            return frozenset(self.predicates)
+        items = (item for goal in self.goals for item in items_of(goal))
+        asked = {item.atom.predicate for item in items if isinstance(item, Literal)}
+        return AllBut(
+            ADAPTER_PREDICATES.difference(asked, *(each.predicates or () for each in self.buckets))
+        )
 
     @property
     def with_rules(self) -> bool:

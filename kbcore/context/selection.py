@@ -4,11 +4,11 @@ rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from itertools import islice
 
 from kbcore.context.capacity import RankedCandidate, Room
-from kbcore.context.ranking import Supply
+from kbcore.context.ranking import Supply, admitted
 from kbcore.context.request import WindowRequest
 from kbcore.context.summaries import Summaries, is_summary
 from kbcore.context.window import (
@@ -153,20 +153,15 @@ class Selection:
         """Fill the buckets, then the rest of the window, by rank. Without `fill`, add query matches
         only.
         """
-        asked = self._request.predicates
-        asked_names = frozenset(asked or ())
+        asked = admitted(self._request, self._supply.partitions)
         for share in self.shares:
-            predicates = share.bucket.predicates
-            if asked is not None:
-                predicates = (
-                    asked
-                    if predicates is None
-                    else tuple(name for name in predicates if name in asked_names)
-                )
-            self._fill(predicates, share)
+            names = share.bucket.predicates
+            if names is not None and asked is not None:
+                names = tuple(name for name in names if name in asked)
+            self._fill(asked if names is None else names, share)
         self._fill(asked, None)
 
-    def _fill(self, predicates: Sequence[str] | None, share: Share | None) -> None:
+    def _fill(self, predicates: Container[str] | None, share: Share | None) -> None:
         room, request = self._room, self._request
         capped = request.max_per_predicate is not None
         most = room.left if share is None else min(room.left, share.left)

@@ -8,11 +8,9 @@ from typing import Any
 
 from kbcore.context.capacity import RankedCandidate
 from kbcore.context.ranking import Supply
+from kbcore.context.window import SUMMARY_SUFFIX
 from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.ir.schema import RelationSchema
-
-SUFFIX = "_consolidated"
-"""The suffix of the predicate of a summary."""
 
 
 def is_summary(metadata: Mapping[str, Any] | None) -> bool:
@@ -60,7 +58,7 @@ class Summaries:
             schema, stored = facts.schema, None
             if schema.positive and schema.arity > 1:
                 stored = self._partitions[facts.scope].get(
-                    RelationSchema(schema.predicate + SUFFIX, 2)
+                    RelationSchema(schema.predicate + SUMMARY_SUFFIX, 2)
                 )
             self._behind[facts] = stored if stored is not None and stored.metadata else None
         return self._behind[facts]
@@ -68,13 +66,13 @@ class Summaries:
     def covered(self, summary: RankedCandidate) -> int:
         """Return the number of currently valid facts that a summary represents."""
         ranked, row = summary.ranked, summary.row
-        if ranked is None or not row["predicate"].endswith(SUFFIX):
+        if ranked is None or not row["predicate"].endswith(SUMMARY_SUFFIX):
             return 0
         first = ranked.stored.relation.rows(array("I", [ranked.row_id]))[0]
         return sum(
             stored.relation.total([first, *[0] * (stored.schema.arity - 1)], None).matched
             for stored in self._partitions[row["scope"]].named(
-                row["predicate"].removesuffix(SUFFIX), None, True
+                row["predicate"].removesuffix(SUMMARY_SUFFIX), None, True
             )
             if stored.schema.arity > 1
         )

@@ -26,6 +26,9 @@ OTHER, VIOLATION = "other", "violation"
 report a violation."""
 
 
+SUMMARY_SUFFIX = "_consolidated"
+"""The suffix of the predicate of a summary."""
+
 QUERY = ""
 """In place of the goal of a note: the note is about the query."""
 

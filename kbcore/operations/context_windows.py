@@ -22,11 +22,13 @@ from kbcore.context.relevance.matches import (
 from kbcore.context.relevance.vectors import NEAR, blended, pause_of
 from kbcore.context.removed import Reasons
 from kbcore.context.request import (
+    CITATIONS_TEXT,
     FILLS,
     FORMATS,
     MAX_BUCKETS,
     MAX_GOALS,
     MAX_QUERY_BYTES,
+    TIMES,
     WindowRequest,
 )
 from kbcore.context.salience import Scores
@@ -287,7 +289,7 @@ class ContextWindows(TenantHandle):
                 named = {entry.scope for entry in (*last.window.entries, *window.entries)}
                 # Read now: the changes are written as text after the lock is released.
                 templates = {scope: tenant.rules.templates(scope) for scope in {None, *named}}
-                changes = replace(changes, templates=templates.__getitem__)
+                changes = replace(changes, templates=templates.__getitem__, times=request.times)
             sessions.keep(request.session, window, request)
         self._services.meters.window_facts(len(window.entries))
         return window, changes
@@ -382,9 +384,12 @@ def check_request(request: WindowRequest) -> None:
     ):
         if not 0 <= share <= 1:
             raise InvalidInput.at(name, "must be a number from 0 to 1")
+    if type(request.citations) is not bool and request.citations != CITATIONS_TEXT:
+        raise InvalidInput.at("citations", f'must be true, false or "{CITATIONS_TEXT}"')
     for name, chosen, choices in (
         ("format", request.format, FORMATS),
         ("fill", request.fill, FILLS),
+        ("times", request.times, TIMES),
     ):
         if chosen is not None and chosen not in choices:
             raise InvalidInput.at(name, f"must be one of {', '.join(choices)}")

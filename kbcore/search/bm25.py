@@ -12,7 +12,7 @@ import math
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
 from weakref import WeakKeyDictionary, ref
@@ -108,7 +108,7 @@ class LexicalIndex:
         text: str,
         k: int,
         budget: Budget,
-        predicates: Sequence[str] | None = None,
+        predicates: Container[str] | None = None,
     ) -> list[Found]:
         """Index all facts, and return the `k` visible facts of a partition that match a text best,
         best first.
@@ -187,7 +187,7 @@ class LexicalIndex:
         partition: Partition,
         text: str,
         budget: Budget,
-        predicates: Sequence[str] | None = None,
+        predicates: Container[str] | None = None,
     ) -> SearchQuery:
         """Return the query for a text, which can be searched several times under one read lock.
 
@@ -205,7 +205,7 @@ class LexicalIndex:
         text: str,
         share: float,
         budget: Budget,
-        predicates: Sequence[str] | None = None,
+        predicates: Container[str] | None = None,
     ) -> bool:
         """Return whether a visible fact has at least a share (above 0, at most 1) of the words of a
         text, by their weights.
@@ -222,7 +222,7 @@ class LexicalIndex:
         partition: Partition,
         counted: Mapping[str, int],
         budget: Budget,
-        predicates: Sequence[str] | None,
+        predicates: Container[str] | None,
     ) -> SearchQuery:
         with self._mutex:
             shelves = self._current(partition, _yield_of(budget))
@@ -360,17 +360,16 @@ class _PostingShelf:
         """Return whether facts of the tenant may have to be indexed."""
         return self.version != home.version or not self.postings.is_merged
 
-    def ranks_of(self, predicates: Sequence[str] | None) -> array[int]:
+    def ranks_of(self, predicates: Container[str] | None) -> array[int]:
         """Return for each owner the rank of its relation, or EXCLUDED_RANK unless its predicate is
         in `predicates` (None: all).
         """
         if predicates is None:
             return self.ranks
-        names = frozenset(predicates)
         ranks = array("I", [EXCLUDED_RANK]) * len(self.ranks)
         for rank, stored in enumerate(self.relations):
             if (
-                stored.schema.predicate in names
+                stored.schema.predicate in predicates
                 and (part := self.postings.part(stored)) is not None
             ):
                 ranks[part.owner] = rank
@@ -387,7 +386,7 @@ class SearchQuery:
         words_of: Mapping[int, Sequence[int]],
         shelves: Sequence[_PostingShelf],
         counted: Mapping[int, int],
-        predicates: Sequence[str] | None,
+        predicates: Container[str] | None,
     ) -> None:
         self._engine = engine
         self._mutex = mutex
@@ -527,7 +526,7 @@ class SearchQuery:
         self,
         shelf: _PostingShelf,
         weights: Iterable[tuple[int, float]],
-        predicates: Sequence[str] | None = None,
+        predicates: Container[str] | None = None,
     ) -> Matching:
         postings = shelf.postings
         with self._mutex:  # facts may be filled in between

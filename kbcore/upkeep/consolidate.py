@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbcore.context.summaries import SUFFIX, is_summary
+from kbcore.context.summaries import is_summary
+from kbcore.context.window import SUMMARY_SUFFIX
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import AssertFacts, Change, EvictFacts, EvictReason, Outdated
 from kbcore.state.episodes.evidence import without_evidence
@@ -126,7 +127,7 @@ def _decide(
         chosen = predicates is None or schema.predicate in predicates
         if not (chosen and schema.positive and schema.arity > 1):
             continue
-        if len(schema.predicate) + len(SUFFIX) > DEFAULT_LIMITS.predicate_chars:
+        if len(schema.predicate) + len(SUMMARY_SUFFIX) > DEFAULT_LIMITS.predicate_chars:
             continue  # the name of its summary would be too long
         for group in _groups(tenant, stored, min_group_size, budget):
             same = summaries.setdefault((schema.predicate, group.first, str(group.count)), group)
@@ -189,9 +190,9 @@ def _existing_summaries(
     """Yield the existing summaries: summarised predicate, first argument, count, metadata."""
     for stored in partition.relations():
         name, schema = stored.schema.predicate, stored.schema
-        if not (name.endswith(SUFFIX) and schema.positive and schema.arity == 2):
+        if not (name.endswith(SUMMARY_SUFFIX) and schema.positive and schema.arity == 2):
             continue
-        predicate = name.removesuffix(SUFFIX)
+        predicate = name.removesuffix(SUMMARY_SUFFIX)
         if predicates is not None and predicate not in predicates:
             continue
         rows, ids = stored.relation.match([0, 0])
@@ -212,7 +213,8 @@ def _records(decisions: _Decisions, scope: str | None) -> Iterator[tuple[Change,
 
     def record() -> tuple[Change, ...]:
         rows = tuple(
-            FactRows(predicate + SUFFIX, 2, args, True, scope) for predicate, args in old.items()
+            FactRows(predicate + SUMMARY_SUFFIX, 2, args, True, scope)
+            for predicate, args in old.items()
         )
         evicted: tuple[Change, ...] = (EvictFacts(rows, EvictReason.REPLACED),) if rows else ()
         return (*evicted, AssertFacts(tuple(new))) if new else evicted
@@ -228,7 +230,9 @@ def _records(decisions: _Decisions, scope: str | None) -> Iterator[tuple[Change,
             yield record()
             old, new, size = {}, [], 0
         args = group.first, str(group.count)
-        new.append(Fact(group.predicate + SUFFIX, args, scope=scope, metadata=group.metadata))
+        new.append(
+            Fact(group.predicate + SUMMARY_SUFFIX, args, scope=scope, metadata=group.metadata)
+        )
         size += 6 * (len(group.first) + len(group.predicate)) + _FACT_BYTES
     if old or new:
         yield record()
@@ -261,7 +265,7 @@ def _row(
     scope: str | None,
     dry_run: bool,
 ) -> Row:
-    schema = RelationSchema(group.predicate + SUFFIX, 2)
+    schema = RelationSchema(group.predicate + SUMMARY_SUFFIX, 2)
     args = [group.first, str(group.count)]
     stored = partition.get(schema) if partition else None
     if stored is not None and not stored.gone and not dry_run:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from kbcore.context.summaries import SUFFIX, is_summary
+from kbcore.context.summaries import is_summary
+from kbcore.context.window import SUMMARY_SUFFIX
 from kbcore.reason.budget import Budget
 from kbcore.state.episodes.evidence import evidence_of
 from kbcore.state.facts import FactKey, FactRows, Row
@@ -234,9 +235,9 @@ def _add_summaries(tenant: Tenant, plan: PurgePlan, budget: Budget) -> None:
             summarised.update((stored.scope, stored.schema.predicate, first) for first in firsts)
     for _, stored in tenant.stored() if summarised else ():
         schema = stored.schema
-        if not (schema.predicate.endswith(SUFFIX) and schema.arity == 2):
+        if not (schema.predicate.endswith(SUMMARY_SUFFIX) and schema.arity == 2):
             continue
-        source = schema.predicate.removesuffix(SUFFIX)
+        source = schema.predicate.removesuffix(SUMMARY_SUFFIX)
         known = chosen.get(id(stored))
         rows = set() if known is None else set(zip(known.rows[0::2], known.rows[1::2], strict=True))
         added = known or Selected(stored, array("I"), [])

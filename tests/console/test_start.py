@@ -48,7 +48,7 @@ def test_every_step_of_the_tour_keeps_its_promise(console: Console):
     address = page.url
     page.get_by_role("link", name="Next: A context window").click()
     text = page.get_by_label("Text for the prompt", exact=True).and_(page.locator("pre"))
-    expect(text).to_contain_text("cousin(cleo, dan)")
+    expect(text).to_contain_text("cleo · cousin: dan")
     page.get_by_role("link", name="Next: What a rule changes").click()
     expect(page.get_by_text("0 answers")).to_be_visible()
     tour = page.get_by_role("region", name="Tour, step 5 of 5")

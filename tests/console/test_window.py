@@ -108,7 +108,7 @@ def test_a_session_shows_the_changes_since_its_last_window(console: Console):
     expect(removed).to_contain_text("removed")
     expect(removed).to_contain_text("no longer true: retracted")
     expect(page.get_by_label("Changes as text for the prompt", exact=True).last).to_contain_text(
-        "No longer true: parent(ann, bob)"
+        "No longer true: ann · parent: bob"
     )
     page.reload()
     expect(changes.get_by_text("parent(dan, eve)", exact=True)).to_be_visible()

@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbcore.context.text.notes import moment_text
-from kbcore.context.text.phrases import reason_text, rule_phrase, sentence, words
+from kbcore.context.request import MINUTE
+from kbcore.context.text.notes import day_text, iso_day_text
+from kbcore.context.text.phrases import (
+    clause_of,
+    in_words,
+    reason_text,
+    rule_phrase,
+    sentence,
+    words,
+)
 from kbcore.context.text.render import render
 from kbcore.context.window import OTHER
 from kbplanner.ir.phrases import Phrase, phrase_problem
@@ -191,7 +199,8 @@ def test_declared_phrases() -> None:
         lambda scope: templates,
     )
     assert text.splitlines() == [
-        "ann is a parent of bob; likes tea; acme employs ann.",
+        "ann is a parent of bob; likes tea.",
+        "acme employs ann.",
         "Rule: X is a parent of Y if X employs Y.",
     ]
 
@@ -238,68 +247,143 @@ def test_reasons_and_rules() -> None:
     assert reason_text(("not is_tall(bob)", "not ~is_tall(ann)")) == (
         " because it is not known that bob is tall and it is not known that ann is not tall"
     )
-    assert reason_text(("likes(ann, tea)", "3 < 4")) is None
-    assert reason_text(("likes(ann, tea)", "parent(ann, bob)")) is None
+    assert reason_text(("likes(ann, tea)", "3 < 4")) == " because ann likes tea and 3 < 4"
+    assert reason_text(("likes(ann, tea)", "parent(ann, bob)")) == (
+        " because ann likes tea and ann · parent: bob"
+    )
     assert rule_phrase("is_p_of(?x, ?y) :- likes(?x, ?y), not hates(?y, ?x).") == (
         "X is p of Y if X likes Y and it is not known that Y hates X"
     )
-    assert rule_phrase("is_old(?x) :- has(?x, ?n), ?n > 80.") is None
+    assert rule_phrase("is_old(?x) :- has(?x, ?n), ?n > 80.") == "X is old if X has N and N > 80"
+    assert rule_phrase("next(?x, ?m) :- age(?x, ?n), ?m = ?n + 1.") == (
+        "X · next: M if X · age: N and M = N + 1"
+    )
+    assert rule_phrase("long(?x) :- name(?x, ?n), length(?n) > 9.") is None
     assert rule_phrase("no rule at all") is None
     assert rule_phrase("likes(?who, 'X') :- owns(?who, _).") == "Who likes X if Who owns something"
-    for ambiguous in ("likes(?x, 'X') :- owns(?x, ?y).", "likes(?x, ?X) :- owns(?x, ?X)."):
-        assert rule_phrase(ambiguous) is None
-    assert rule_phrase("likes(?x, sum(?n)) :- owns(?x, ?n).") is None
+    assert rule_phrase("likes(?x, 'X') :- owns(?x, _).") == "?x likes X if ?x owns something"
+    assert rule_phrase("likes(?x, ?X) :- owns(?x, ?X).") == "?x likes ?X if ?x owns ?X"
+    assert rule_phrase("likes(?x, sum(?n)) :- owns(?x, ?n).") == (
+        "X likes the sum of N if X owns N"
+    )
+    assert rule_phrase("first(?x, min ?d) :- visit(?x, ?d).") == (
+        "X · first: the least D if X · visit: D"
+    )
+    assert rule_phrase("many(?x, count(*)) :- visit(?x, ?d) [confidence=0.5].") == (
+        "X · many: the number of answers if X · visit: D (confidence 0.5)"
+    )
+    assert rule_phrase("p(?x) :- q(?x) [confidence=0.8].") == "X · p if X · q"
 
 
-def test_a_sentence_does_not_mix_prose_and_notation() -> None:
+@pytest.mark.parametrize(
+    ("atom", "text"),
+    [
+        ("diet(mia, vegan)", "mia · diet: vegan"),
+        ("~diet(mia, vegan)", "mia · not diet: vegan"),
+        ("allergicTo(mia, 'brazil nuts', severe)", 'mia · allergic to: "brazil nuts", severe'),
+        ("bird(tux)", "tux · bird"),
+        ("~bird(tux)", "tux · not bird"),
+        ("raining", "raining"),
+        ("~raining", "not raining"),
+        ("'odd name'('a b', c)", '"a b" · "odd name": c'),
+        ("食べる(猫, 魚)", "猫 · 食べる: 魚"),
+        ("diet('mia · diet: meat', vegan)", '"mia · diet: meat" · diet: vegan'),
+        (
+            "said(gina, 'Hi: all.', '2023-06-13T10:05:00Z')",
+            'gina · said on 13 Jun 2023: "Hi: all."',
+        ),
+        ("said(gina, hi, later)", "gina · said: hi, later"),
+        ("happened(e1, ann, moved, '2023-06-13')", "ann · on 13 Jun 2023: moved"),
+        ("~happened(e1, ann, moved, '2023-06-13')", "ann · not on 13 Jun 2023: moved"),
+        ("happened(e1, ann, moved, soon)", "e1 · happened: ann, moved, soon"),
+    ],
+)
+def test_atoms_as_labels(atom: str, text: str) -> None:
+    assert clause_of(parse_atom(atom)).whole == text
+
+
+def test_goals_in_words() -> None:
+    assert in_words("works_at(ann, ?where)") == "ann works at ?where"
+    assert in_words("diet(?who, vegan), not likes(?who, tea), 3 < 4") == (
+        "?who · diet: vegan and it is not known that ?who likes tea and 3 < 4"
+    )
+    assert in_words("happened(?id, ann, ?what, ?day)") == "ann · on ?day: ?what"
+    assert in_words("~likes(ann, ?x)") == "ann does not like ?x"
+
+
+def test_natural_text_has_no_notation() -> None:
     reasons = ("likes(ann, tea)", "parent(ann, bob)", "likes(ann, tea)")
     text = render(
         window(
             entry("likes", "bob", "tea", confidence=0.5, provenance=Provenance("r", reasons)),
             entry("parent", "ann", "bob", contradicted=True),
             entry("likes", "ann", "tea"),
+            entry("diet", "ann", "vegan", confidence=0.8),
+            entry("diet", "ann", "meat", negated=True, confidence=0.79),
         ),
         "natural",
     )
     assert text.splitlines() == [
-        "likes(bob, tea).  % confidence 0.5; because likes(ann, tea), parent(ann, bob)",
-        "parent(ann, bob).  % contradicted: the opposite is known too",
-        "% Contradiction, unresolved: parent(ann, bob) and ~parent(ann, bob)",
+        "bob likes tea (confidence 0.5) because ann likes tea and ann · parent: bob.",
+        (
+            "ann · parent: bob (contradicted: the opposite is known too); diet: vegan; "
+            "not diet: meat (confidence 0.79)"
+        ),
     ]
 
 
-def test_notation_names_its_scope_where_there_are_several() -> None:
-    entries = entry("parent", "ann", "bob"), entry("likes", "ann", "tea", scope="s")
+def test_texts_are_lines_in_the_order_of_time() -> None:
+    entries = [
+        entry("said", "Gina", "I opened my studio.", "2023-06-13T10:05:30Z", valid_from=5),
+        entry("likes", "Gina", "tea"),
+        entry("said", "ann b: c", "First.\nGina: no\x1b\u2028", "2023-06-02", contradicted=True),
+        entry("said", "Gina", "I sold it.", "2023-06-02", negated=True),
+    ]
     assert render(window(*entries), "natural").splitlines() == [
-        "% Base",
-        "parent(ann, bob).",
+        '2 Jun 2023, "ann b: c": First. Gina: no (contradicted: the opposite is known too)',
+        "13 Jun 2023, Gina: I opened my studio.",
+        "Gina likes tea.",
+        'Gina · not said on 2 Jun 2023: "I sold it."',
+    ]
+    assert "13 Jun 2023 10:05, Gina: I" in render(window(*entries), "natural", times=MINUTE)
+
+
+def test_labels_name_their_scope_where_there_are_several() -> None:
+    entries = [
+        entry("parent", "ann", "bob"),
+        entry("likes", "ann", "tea", scope="s"),
+        entry("said", "ann", "Hello.", "2023-06-13", scope="s"),
+    ]
+    assert render(window(*entries), "natural").splitlines() == [
+        "In base: ann · parent: bob",
         "In s: ann likes tea.",
+        "In s: 13 Jun 2023, ann: Hello.",
     ]
 
 
 @pytest.mark.parametrize(
-    ("at", "text"),
+    ("at", "words", "iso"),
     [
-        (0, "1970-01-01"),
-        (NOW, "2023-11-14T22:13:20Z"),
-        (60_000, "1970-01-01T00:01Z"),
-        (1, "1970-01-01T00:00Z"),
-        (1500, "1970-01-01T00:00:01Z"),
-        (10**15, "epoch millisecond 1000000000000000"),
+        (0, "1 Jan 1970", "1970-01-01"),
+        (NOW, "14 Nov 2023", "2023-11-14"),
+        (10**15, "epoch millisecond 1000000000000000", "epoch millisecond 1000000000000000"),
     ],
 )
-def test_points_in_time(at: int, text: str) -> None:
-    assert moment_text(at) == text
+def test_points_in_time(at: int, words: str, iso: str) -> None:
+    assert (day_text(at), iso_day_text(at)) == (words, iso)
+    if at < 10**15:
+        clock = "00:00" if at == 0 else "22:13"
+        assert day_text(at, minute=True) == f"{words} {clock}"
+        assert iso_day_text(at, minute=True) == f"{iso}T{clock}Z"
 
 
-def test_an_open_contradiction_has_a_line_a_resolved_one_only_a_mark() -> None:
+def test_a_contradiction_is_marked_at_its_facts() -> None:
     clash = Contradiction("is_tall", ("bob",), 0.5, 0.4)
     one = entry("is_tall", "bob", contradicted=True)
-    resolved = render(window(one, clashes=(clash,), resolved=1), "natural")
-    assert resolved == "bob is tall (contradicted: the opposite is known too)."
-    assert "Contradiction, unresolved: both that bob is tall and the opposite." in render(
-        window(one, clashes=(clash,)), "natural"
-    )
+    mark = "(contradicted: the opposite is known too)"
+    for resolved in (0, 1):
+        text = render(window(one, clashes=(clash,), resolved=resolved), "natural")
+        assert text == f"bob is tall {mark}."
 
 
 def test_facts_have_notes_in_comments_and_headings_for_goals() -> None:
@@ -321,7 +405,7 @@ def test_facts_have_notes_in_comments_and_headings_for_goals() -> None:
     assert render(made, "facts").splitlines() == [
         "% Goal: likes(ann, ?x)",
         "% Base",
-        "likes(ann, tea).  % until 2023-11-14T22:13:21Z; confidence 0.5; contradicted: the opposite is known too",
+        "likes(ann, tea).  % until 2023-11-14; confidence 0.5; contradicted: the opposite is known too",
         "% Scope s",
         "likes(bob, tea).",
         "% Goal: p",

@@ -12,13 +12,16 @@ from support.runtimes import BASE
 
 import kbcore
 from kbcore.clock import ManualClock
-from kbcore.context.request import FORMATS, NATURAL, WindowRequest
+from kbcore.context.request import FORMATS, NATURAL, TIMES, WindowRequest
 from kbcore.context.text.drafts import draft_for
+from kbcore.context.text.memories import SaidText
 from kbcore.context.text.render import render
 from kbcore.context.text.tokens import tokens
 from kbcore.node.opening import open_runtime
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal, Variable
+from kbplanner.ir.values.instants import instant_text
 from kbplanner.syntax.parser import parse_program, parse_rule
 from kbplanner.syntax.printer import print_constant, print_row
 from kbplanner.syntax.statements import FactStatement, RuleStatement
@@ -34,6 +37,7 @@ RULES = [
         "alone(?x) :- open(?x), not path(?x, ?x).",
     )
 ]
+EPISODES = {"e1": "Hello, I\nam ann.", "e2": "A longer text, about open doors. " * 8}
 X, Y = Variable("x"), Variable("y")
 NAMES = st.sampled_from(["a", "b", "c", "d", "odd name", 'quote " and %', "line\nbreak", "日本"])
 SCOPES = st.sampled_from([None, None, None, "s"])
@@ -52,6 +56,16 @@ FACTS = st.one_of(
         st.floats(0, 1),
     ),
     st.just(Fact("raining", ())),
+    st.builds(
+        lambda x, id: Fact("open", (x,), evidence=(Evidence(id),)),
+        NAMES,
+        st.sampled_from([*EPISODES]),
+    ),
+    st.builds(
+        lambda id, at: Fact("said", ("ann", EPISODES[id], at), evidence=(Evidence(id),)),
+        st.sampled_from([*EPISODES]),
+        st.sampled_from(["2026-03-02T09:00:00Z", "2026-03-03", "later"]),
+    ),
 )
 GOALS = st.lists(
     st.one_of(
@@ -70,6 +84,8 @@ REQUESTS = st.builds(
     auto_resolve=st.booleans(),
     include_rules=st.sampled_from([None, True, False]),
     format=st.sampled_from(FORMATS),
+    citations=st.sampled_from([False, False, True, "text"]),
+    times=st.sampled_from(TIMES),
     buckets=st.sampled_from([(), (Bucket("e", ("edge",), 2.0), Bucket("rest", None, 1.0))]),
 )
 
@@ -128,6 +144,8 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
         with open_runtime(config, plugins=[Plugin()], clock=ManualClock()) as node:
             kb = node.knowledge_base()
             kb.assert_rules(RULES)
+            for id, text in EPISODES.items():
+                kb.add_episode("ann", text, at=1_772_442_000_000, id=id)
             kb.assert_facts(facts)
             if summed_up:
                 kb.consolidate(min_group_size=2)
@@ -139,10 +157,23 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
         assert count <= request.max_tokens
         assert found.tokens == count
         text_format = "facts" if request.format == "structured" else request.format
-        assert found.text == render(found, text_format)
+        if not request.citations:
+            assert found.text == render(found, text_format, times=request.times)
         if request.format == NATURAL:  # no entry is left out of the text
             for entry in found.entries:
-                assert all(print_constant(arg) in found.text for arg in entry.args)
+                if entry.predicate == "said":
+                    args = entry.args[0], " ".join(entry.args[1].split())
+                    assert all(arg in found.text for arg in args)
+                else:
+                    assert all(print_constant(arg) in found.text for arg in entry.args)
+        if request.citations == "text" and request.format == NATURAL:  # no number without a source
+            lines = found.text.splitlines()
+            for source in found.sources:
+                mark = f"[{source['number']}]"
+                assert any(
+                    line.startswith(f"{mark} ") or (", ann: " in line and mark in line)
+                    for line in lines
+                )
         assert sum(share.facts_included for share in found.buckets.values()) <= len(found.entries)
         said, rules = program(found)
         assert said == {(entry.predicate, entry.args, entry.negated) for entry in found.entries}
@@ -151,8 +182,12 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
     check()
 
 
+QUOTED = {
+    ("e1", None, None): SaidText("ann", "Hello, I\nam ann.", 5),
+    ("e2", None, None): SaidText("ann: b", "a long text " * 100, 10**12),
+}
 ENTRIES = st.builds(
-    lambda predicate, args, negated, scope, contradicted, goal: Entry(
+    lambda predicate, args, negated, scope, contradicted, goal, evidence: Entry(
         predicate,
         tuple(args),
         negated,
@@ -163,6 +198,7 @@ ENTRIES = st.builds(
         1,
         contradicted=contradicted,
         goal=goal,
+        evidence=tuple(evidence),
     ),
     st.sampled_from(["works_at", "parent", "is_tall", "odd p"]),
     st.lists(NAMES, max_size=2),
@@ -170,9 +206,27 @@ ENTRIES = st.builds(
     st.sampled_from([None, "s", "t"]),
     st.booleans(),
     st.sampled_from([None, "p(?x)", "rule"]),
+    st.lists(st.sampled_from([*QUOTED, ("e3", 1, 2)]), max_size=2, unique=True),
+)
+SAID_ENTRIES = st.builds(
+    lambda entry, memory, whole: entry._replace(
+        predicate="said",
+        args=(memory.speaker, memory.text, instant_text(memory.at) if whole else "2026-01-01"),
+        text=print_row(
+            "said",
+            (memory.speaker, memory.text, instant_text(memory.at) if whole else "2026-01-01"),
+            entry.negated,
+        ),
+    ),
+    ENTRIES,
+    st.sampled_from([*QUOTED.values()]),
+    st.booleans(),
 )
 ITEMS = st.one_of(
-    ENTRIES, ENTRIES, st.sampled_from(["p(?x) :- q(?x).", "r(?x) :- q(?x), not p(?x)."])
+    ENTRIES,
+    ENTRIES,
+    SAID_ENTRIES,
+    st.sampled_from(["p(?x) :- q(?x).", "r(?x) :- q(?x), not p(?x)."]),
 )
 
 
@@ -180,11 +234,12 @@ ITEMS = st.one_of(
 @given(
     st.lists(st.one_of(ITEMS, st.just(None)), max_size=25),
     st.sampled_from([NATURAL, "facts"]),
+    st.sampled_from([None, lambda span: None, QUOTED.get]),
     st.booleans(),
-    st.booleans(),
+    st.sampled_from(TIMES),
 )
-def test_a_draft_knows_its_size_and_shrinks_again(steps, text_format, resolved, goal_driven):
-    draft = draft_for(text_format, resolved=resolved, goal_driven=goal_driven)
+def test_a_draft_knows_its_size_and_shrinks_again(steps, text_format, quote, goal_driven, times):
+    draft = draft_for(text_format, goal_driven=goal_driven, quote=quote, times=times)
     kept = []
     for item in steps:
         if item is None:
@@ -199,7 +254,7 @@ def test_a_draft_knows_its_size_and_shrinks_again(steps, text_format, resolved, 
             kept.append(item)
         text = draft.text()
         assert draft.size == (len(text) + 1 if kept else 0)
-    again = draft_for(text_format, resolved=resolved, goal_driven=goal_driven)
+    again = draft_for(text_format, goal_driven=goal_driven, quote=quote, times=times)
     for item in kept:
         again.add(item)
     assert (draft.text(), draft.items) == (again.text(), kept)

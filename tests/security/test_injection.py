@@ -403,8 +403,19 @@ def test_a_stored_text_stays_on_its_line_of_a_prompt(form: str) -> None:
         text = kb.context(goals=["p(?x)", "liked(?x, ?y)"], max_facts=50, format=form).text
     lines = text.splitlines()
     assert len(lines) == 2 * len(STORED) + 2
-    beginnings = ("Goal ", "% Goal: ", "It is known that ", "p(", "liked(", '"', "xxx")
+    beginnings = ("Goal: ", "% Goal: ", "It is known that ", "p(", "liked(", '"', "xxx")
     assert [line for line in lines if not line.startswith(beginnings)] == []
+
+
+def test_a_text_that_was_said_stays_on_its_line_of_a_prompt() -> None:
+    with open_kb() as kb:
+        for value in STORED:
+            kb.tell("said", [value, value, "2026-03-02"])
+        text = kb.context(max_facts=100, format="natural").text
+    lines = text.splitlines()
+    assert len(lines) == len(STORED)
+    assert all(line.startswith("2 Mar 2026, ") for line in lines)
+    assert not UNSAFE.search(text.replace("\n", " "))
 
 
 # -- exports and the terminal ----------------------------------------------------------------------

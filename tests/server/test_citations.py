@@ -81,6 +81,38 @@ def test_windows_cite_when_asked(client: Client, told: str) -> None:
     assert natural["windowId"] == window["windowId"] == plain["windowId"]
 
 
+def test_sources_are_footnotes_of_the_text_when_asked(client: Client, told: str) -> None:
+    body = {"format": "natural", "goals": ["likes(?x, ?y)"], "citations": "text"}
+    window = client.post("/memory/context", body).get_json()
+    assert window["sources"] == [{"number": 1, "episode": told, **QUOTE}]
+    assert window["formattedText"].splitlines()[-1] == (
+        '[1] 14 Nov 2023, ann lee: I like "green" tea.'
+    )
+    body["times"] = "minute"
+    text = client.post("/memory/context", body).get_json()["formattedText"]
+    assert "[1] 14 Nov 2023 22:13, ann lee: " in text
+    facts = client.post("/memory/context", {**body, "format": "facts", "times": "day"}).get_json()
+    assert facts["formattedText"].splitlines()[-1] == (
+        '% [1] 14 Nov 2023, ann lee: I like "green" tea.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("citations", "yes", 'must be true, false or "text"'),
+        ("citations", 1, 'must be true, false or "text"'),
+        ("times", "second", "must be one of day, minute"),
+        ("times", 5, "must be one of day, minute"),
+    ],
+)
+def test_unknown_citations_and_times(client: Client, field: str, value: Any, expected: str) -> None:
+    answer = client.post("/memory/context", {field: value})
+    assert answer.status_code == 400
+    assert field in answer.text
+    assert expected in answer.text.replace("\\", "")
+
+
 def test_sources_are_numbered_in_order_without_gaps(client: Client) -> None:
     ids = [
         client.post("/episodes", {"speaker": "ann", "text": f"said {n}"}).get_json()["id"]

@@ -183,7 +183,7 @@ def test_changes_as_text(client: Client) -> None:
         "likes/ann/tea": "retracted",
         "likes/ann/milk": "not_selected",
     }
-    assert found["formattedText"] == "New: other(a).\nNo longer true: ann likes tea (retracted)."
+    assert found["formattedText"] == "New: a · other\nNo longer true: ann likes tea (retracted)."
     client.post("/retract", {"predicate": "other", "args": ["a"]})
     found = client.post("/context/diff", {"sessionId": "s", "format": "facts"}).get_json()
     assert found["formattedText"] == "% No longer true: other(a).  % retracted"
@@ -362,9 +362,9 @@ def test_a_window_as_text_is_the_prompt(client: Client, body: Any, headers: Any)
 def test_the_text_of_other_windows(family: Client) -> None:
     natural = family.post("/memory/context", {"goals": [GOAL], "format": "natural"}, AS_TEXT)
     assert natural.text.startswith(
-        "grandparent(ann, cy).  % because parent(ann, bob), parent(bob, cy)"
+        "ann · grandparent: cy because ann · parent: bob and bob · parent: cy"
     )
-    assert natural.text.endswith("grandparent(?x, ?z) :- parent(?x, ?y), parent(?y, ?z).")
+    assert natural.text.endswith("Rule: X · grandparent: Z if X · parent: Y and Y · parent: Z.")
     read = family.post(
         "/context/ingest", {"text": "likes(ann, tea)", "goals": ["likes(ann, ?x)"]}, AS_TEXT
     )

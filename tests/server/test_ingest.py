@@ -162,7 +162,7 @@ def test_a_scope(client: Client) -> None:
 
 
 def test_natural_format(client: Client) -> None:
-    client.tell("works_at", "ann", "acme", confidence=0.9)
+    client.tell("works_at", "ann", "acme", confidence=0.7)
     client.tell("likes", "ann", "tea")
     found = client.post("/memory/context", {"format": "natural", "maxFacts": 1}).get_json()
     assert found["formattedText"] == "ann likes tea."
@@ -174,8 +174,8 @@ def test_natural_format(client: Client) -> None:
     }
     text = client.post("/memory/context", body).get_json()["formattedText"]
     assert text.splitlines() == [
-        "Goal works_at(ann, ?x):",
-        "ann works at acme (confidence 0.9).",
+        "Goal: ann works at ?x",
+        "ann works at acme (confidence 0.7).",
         "Other facts:",
         "ann likes tea.",
     ]

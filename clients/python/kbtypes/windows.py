@@ -83,8 +83,12 @@ class DiffOptions(TypedDict, total=False):
     explain: bool
     """Say why each entry was selected (`why`) and what was left out (`cut`)."""
 
-    citations: bool
-    """Cite the evidence of facts in the text (`[1]`), and list it in `sources`."""
+    citations: bool | str
+    """Cite the evidence of facts in the text (`[1]`), and list it in `sources`; `"text"` also
+    writes the sources into the text, as footnotes."""
+
+    times: str
+    """Times in the text: `"day"` (initially), or `"minute"` for the hour and minute too, in UTC."""
 
 
 class WindowOptions(DiffOptions, total=False):
@@ -113,6 +117,13 @@ class IngestOptions(TypedDict, total=False):
     """Leave out the side of a contradiction that matters less; initially True."""
 
 
+ADAPTER_PREDICATES = frozenset(
+    {"agent_item", "agent_item_part", "langgraph_item", "langgraph_part", "langgraph_value"}
+)
+"""Predicates in which adapters of agent frameworks keep their data. They are in a window only if
+its request names them.
+"""
+
 FIELDS = {
     "goals": "goals",
     "query": "query",
@@ -132,6 +143,7 @@ FIELDS = {
     "auto_resolve": "autoResolveContradictions",
     "explain": "explain",
     "citations": "citations",
+    "times": "times",
     "session": "sessionId",
 }
 """Fields of a request by the options that set them."""

@@ -263,6 +263,16 @@ export class KnowledgeBase {
     return this.#post("/context/ingest", { text, ...options });
   }
 
+  // ---- memory of an agent about a user ----
+
+  /**
+   * The memory of an agent about a user: messages in, the text for a prompt out. The user is the tenant of this name, so that
+   * nothing passes between users; without `user` it is this tenant.
+   */
+  memory(user: string = this.tenant): UserMemory {
+    return new UserMemory(new KnowledgeBase(this.transport, user, this.database));
+  }
+
   // ---- episodes and corrections ----
 
   /** Store a text that someone said, once by its content; its `id` is what the evidence of facts names. */
@@ -472,4 +482,53 @@ function keyOf(answer: GoalAnswer): string {
 
 function closed(text: string): string {
   return /\.\s*$/.test(text) ? text : `${text}.`;
+}
+
+/** Memory of an agent about one user; facts that are stored in its tenant in other ways belong to it too. */
+export class UserMemory {
+  constructor(readonly kb: KnowledgeBase) {}
+
+  /**
+   * Store messages, and the facts that are read in them. A message is a text of the user or a chat message with `role`,
+   * `content` and optionally `name`, `at` and `id`. What is stored already is not stored again.
+   */
+  async add(
+    messages: Body<"MemoryAdd">["messages"],
+    options: Omit<Body<"MemoryAdd">, "messages"> = {},
+  ): Promise<Schemas["AddedMessages"]> {
+    return this.#post("/memory/add", { messages, ...options });
+  }
+
+  /** What is known about a question: `text` for a prompt, `entries` and `sources`. */
+  async search(question: string, options: Omit<Body<"MemorySearch">, "question"> = {}): Promise<Schemas["FoundMemories"]> {
+    return this.#post("/memory/search", { question, ...options });
+  }
+
+  /** Store a new value and end the older one: that of the `@key` of the predicate, the opposite, or the fact `replaces`. */
+  async update(
+    fact: Body<"MemoryUpdate">["fact"],
+    options: Omit<Body<"MemoryUpdate">, "fact"> = {},
+  ): Promise<{ asserted: number; updated: number }> {
+    return this.#post("/memory/update", { fact, ...options });
+  }
+
+  /** What would be forgotten about a fact, a pattern, an episode or words; with `dryRun: false` it is forgotten for good. */
+  async forget(about: string, options: Omit<Body<"MemoryForget">, "about"> = {}): Promise<Schemas["ForgottenMemories"]> {
+    return this.#post("/memory/forget", { about, ...options });
+  }
+
+  /** When facts were stored, changed and removed; newest first. `about` is a predicate or a pattern. */
+  async history(about: string, page: { limit?: number; offset?: number } = {}): Promise<Schemas["History"]> {
+    return (await this.kb.client.GET("/memory/history", { params: { query: { about, ...page } } })).data!;
+  }
+
+  /** What is believed now: stored facts with the passages that they are based on. */
+  async facts(page: { limit?: number; offset?: number } = {}): Promise<Schemas["BelievedFacts"]> {
+    return (await this.kb.client.GET("/memory/facts", { params: { query: page } })).data!;
+  }
+
+  async #post<T>(path: string, body: object): Promise<T> {
+    const post = this.kb.client.POST as unknown as (path: string, init: object) => Promise<{ data: T }>;
+    return (await post(path, { body })).data; // an error has been thrown by the transport
+  }
 }

@@ -41,7 +41,7 @@ const MAX_REDIRECTS = 3;
 export const READS: ReadonlySet<string> = new Set([
   "/memory/context", "/context/diff", "/context/session/clear", "/context/summary", "/synthesize", "/memory/query/salient",
   "/memory/query/temporal", "/memory/recall", "/preview", "/infer", "/ask", "/explain", "/query", "/neighbours", "/aggregate",
-  "/check", "/scope/diff", "/goals/subscribe",
+  "/check", "/scope/diff", "/goals/subscribe", "/memory/search",
 ]);
 
 /** Paths of POST requests whose body may have `knownAt`, and of GET requests that may have it in the query string. */

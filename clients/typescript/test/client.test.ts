@@ -64,6 +64,32 @@ describe("episodes and corrections", () => {
   });
 });
 
+describe("memory of an agent about a user", () => {
+  test("messages go in, the text for a prompt comes out", async () => {
+    const memory = empty().memory();
+    const moved = { role: "user", content: "I moved to Berlin.", at: "2026-11-20T09:00:00Z", id: "m1" };
+    const added = await memory.add([moved, { role: "assistant", content: "Nice." }], { session: "s1", agent: "amy" });
+    expect([added.episodeIds[0], added.asserted]).toEqual(["m1", 2]);
+    const answer = await memory.search("Who moved to Berlin?", { maxTokens: 200 });
+    expect(answer.text).toContain("I moved to Berlin.");
+    expect(answer.sources[0]!.speaker).toBe(memory.kb.tenant);
+    expect((await memory.search("Berlin", { agent: "bob" })).text).toBe("");
+    await memory.update("lives_in(mia, Hamburg)", { since: "2024-01-01" });
+    await memory.update({ text: "lives_in(mia, Berlin)", evidence: [{ episode: "m1" }] }, { since: "2026-11-13" });
+    expect((await memory.facts()).facts.map((each) => each.fact)).toEqual(["lives_in(mia, Berlin)"]);
+    expect((await memory.history("lives_in(mia, ?where)")).totalEvents).toBe(3);
+    expect((await memory.forget("lives_in(mia, ?where)")).textCount).toBe(1);
+    expect((await memory.forget("lives_in(mia, ?where)", { dryRun: false })).dryRun).toBe(false);
+    expect((await memory.facts()).totalFacts).toBe(0);
+  });
+
+  test("another user knows nothing of it", async () => {
+    const kb = empty();
+    await kb.memory().add("I like tea.");
+    expect((await kb.memory(`${kb.tenant}-other`).search("tea")).text).toBe("");
+  });
+});
+
 describe("writes", () => {
   test("facts as texts and as arguments", async () => {
     const kb = empty();

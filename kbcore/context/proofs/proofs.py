@@ -45,7 +45,7 @@ class GoalProofs:
         judge: Judge,
     ) -> None:
         self._goals = request.goals
-        self._predicates = None if request.predicates is None else frozenset(request.predicates)
+        self._predicates = request.admitted
         self._witness = witness
         self._room = room
         self._selection = selection
@@ -146,7 +146,7 @@ class GoalProofs:
         )
 
     def _admits(self, fact: RankedCandidate) -> bool:
-        return self._predicates is None or fact.predicate in self._predicates
+        return fact.predicate in self._predicates
 
     def _put(self, group: AnswerGroup) -> None:
         if group.proved:

@@ -13,7 +13,7 @@ after one that ends with a question, gets ANSWER_WEIGHT times the match of the q
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 
@@ -56,7 +56,7 @@ Where = tuple[StoredRelation, int]
 def with_conversation(
     tenant: Tenant,
     partitions: Sequence[Partition],
-    predicates: Sequence[str] | None,
+    predicates: Container[str] | None,
     matches: Lexical,
     budget: Budget,
 ) -> Lexical:

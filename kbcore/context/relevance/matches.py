@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from operator import itemgetter
 
-from kbcore.context.ranking import Lexical
+from kbcore.context.ranking import Lexical, admitted
 from kbcore.context.relevance.conversation import MAX_SOURCES, with_conversation
 from kbcore.context.request import SaidIn, WindowRequest
 from kbcore.context.salience import Scores
@@ -70,14 +70,15 @@ def matching_facts(
     if asker is not None and in_first_person(text, budget.yield_now):
         text = f"{asker} {text}"
     index = LexicalIndex.of(tenant)
-    queries = [index.query(partition, text, budget, request.predicates) for partition in partitions]
+    predicates = admitted(request, partitions)
+    queries = [index.query(partition, text, budget, predicates) for partition in partitions]
     if allowed is not None:
         for query in queries:
             query.limit_to(allowed)
     symbol = None if asker is None else tenant.engine.find(asker)
     matches = _Matches(queries, request, salience_weight, symbol, scores).found()
     matches = _with_pairs(queries, matches)
-    return with_conversation(tenant, partitions, request.predicates, matches, budget)
+    return with_conversation(tenant, partitions, predicates, matches, budget)
 
 
 def _is_covered(
@@ -95,9 +96,8 @@ def _is_covered(
     if request.asker is not None and in_first_person(text, budget.yield_now):
         text = f"{request.asker} {without_first_person(text, budget.yield_now)}"
     index, share = LexicalIndex.of(tenant), request.min_coverage
-    return any(
-        index.covers(partition, text, share, budget, request.predicates) for partition in partitions
-    )
+    predicates = admitted(request, partitions)
+    return any(index.covers(partition, text, share, budget, predicates) for partition in partitions)
 
 
 def facts_said_in(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbcore.context.ranking import Lexical
+from kbcore.context.ranking import Lexical, admitted
 from kbcore.context.request import WindowRequest
 from kbcore.context.text.phrases import words
 from kbcore.reason.budget import Budget
@@ -86,7 +86,7 @@ def blended(
             query,
             count,
             lambda: pause_of(budget),
-            predicates=request.predicates,
+            predicates=admitted(request, partitions),
             least=NEAR,
         ):
             near[stored, row] = cosine

@@ -9,10 +9,14 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
-from kbcore.context.text.notes import CONTRADICTED, notes_of
+from kbcore.context.request import DAY, MINUTE
+from kbcore.context.text.memories import SAID, SaidText, memory_of, quotation
+from kbcore.context.text.notes import notes_of
 from kbcore.context.text.phrases import NO_TEMPLATES, Templates
+from kbplanner.ir.terms import Atom
 from kbtypes.windows import Entry, GoalNote, SpanKey
 
 MAX_CITED = 3
@@ -20,6 +24,9 @@ MAX_CITED = 3
 
 MAX_CITED_PREMISES = 8
 """Sources cited for one conclusion, which cites those of the facts it depends on."""
+
+Quote = Callable[[SpanKey], SaidText | None]
+"""The text of a source that is written as a footnote; None: the text has only its number."""
 
 TemplatesOf = Callable[[str | None], Templates]
 """The declared phrases that are used in a partition."""
@@ -91,29 +98,32 @@ class _Step:
 class Draft(ABC):
     """A text to which items are added and from which the last ones can be removed.
 
-    `units` measures a piece of text. `resolved` is True if the losing side of each contradiction
-    was left out, `goal_driven` if entries were selected for goals. With `cites`, facts with
-    evidence are followed by the numbers of their sources. With `numbers`, conclusions may refer to
-    other facts of the text by number. `remark` is noted at each entry.
+    `units` measures a piece of text. `goal_driven` is True if entries were selected for goals. With
+    `quote`, facts with evidence are followed by the numbers of their sources, which end the text
+    as far as `quote` returns them. With `numbers`, conclusions may refer to other facts of the text
+    by number. `times` is DAY or MINUTE. `remark` is noted at each entry.
     """
+
+    comment = ""
+    """What begins a line that is no fact."""
 
     def __init__(
         self,
         units: Callable[[str], int] = len,
         *,
-        resolved: bool = True,
         goal_driven: bool = False,
         templates: TemplatesOf = no_templates,
-        cites: bool = False,
+        quote: Quote | None = None,
         numbers: bool = True,
+        times: str = DAY,
     ) -> None:
         self._units = units
-        self._cites = cites
+        self._quote = quote
         self._numbers = numbers
+        self._minute = times == MINUTE
         self.remark = ""
         self._sources: dict[SpanKey, int] = {}
         self._templates = templates
-        self._resolved = resolved
         self._goal_driven = goal_driven
         self._blocks: dict[Key, TextBlock] = {}
         self._scopes: Counter[str | None] = Counter()
@@ -152,7 +162,8 @@ class Draft(ABC):
         known_sources = len(self._sources)
         step.cited = self._numbers_of(item)
         step.new_sources = len(self._sources) - known_sources
-        for key, new, text, names in self._pieces(item):
+        pieces = chain(self._pieces(item), self._footnotes(item))
+        for key, new, text, names in pieces:
             block = self._blocks.setdefault(key, new)
             if block is new:
                 step.units += self._units(new.head + text + new.tail)
@@ -174,7 +185,9 @@ class Draft(ABC):
 
         This takes much less time than `add`; 0 if nothing is known.
         """
-        return 0 if entry.provenance is not None else self._min_size(entry)
+        if entry.provenance is not None or (self._quote is not None and self._memory(entry)):
+            return 0  # a text that is in the window needs no footnote
+        return self._min_size(entry)
 
     def pop(self) -> Item:
         """Remove the item added last, and return it."""
@@ -204,12 +217,24 @@ class Draft(ABC):
         Scopes are named if there are several, and always with `scoped`.
         """
         scoped = scoped or len(self._scopes) > 1
-        return "".join(self._written(block, scoped) for block in self._ordered()).removesuffix("\n")
+        blocks = chain(self._ordered(), self._last_blocks())
+        return "".join(self._written(block, scoped) for block in blocks).removesuffix("\n")
 
-    def _notes(self, entry: Entry, contradicted: str = CONTRADICTED) -> list[str]:
+    def _notes(self, entry: Entry) -> list[str]:
         """Return the notes about an entry."""
         remark = [self.remark] if self.remark else []
-        return [*remark, *notes_of(entry, contradicted)]
+        is_dated = self._memory(entry) is not None
+        return [*remark, *notes_of(entry, self._time_text, dated=is_dated)]
+
+    def _memory(self, entry: Entry) -> SaidText | None:
+        """Return the text that an entry says was said; None for other entries."""
+        if entry.predicate != SAID or entry.negated:
+            return None
+        return memory_of(Atom(entry.predicate, entry.args))
+
+    @abstractmethod
+    def _time_text(self, at: int) -> str:
+        """Return a time in epoch milliseconds as text."""
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -246,11 +271,31 @@ class Draft(ABC):
 
     def _numbers_of(self, item: Item) -> list[int]:
         """Return the numbers of the sources of an entry."""
-        if not self._cites or not isinstance(item, Entry):
+        if self._quote is None or not isinstance(item, Entry):
             return []
         most = MAX_CITED if item.provenance is None else MAX_CITED_PREMISES
         spans = item.evidence[:most]
         return [self._sources.setdefault(span, len(self._sources) + 1) for span in spans]
+
+    def _footnotes(self, item: Item) -> Iterator[Piece]:
+        """Yield the sources that an entry is the first to cite; none is a text of the window."""
+        if self._quote is None or not isinstance(item, Entry):
+            return
+        memory, cited = self._memory(item), self._step.cited
+        own = "" if memory is None else quotation(memory, minute=self._minute)
+        first_new = len(self._sources) - self._step.new_sources + 1
+        for span, number in zip(item.evidence, cited, strict=False):
+            source, key = self._quote(span), ("source", number)
+            text = "" if source is None else quotation(source, minute=self._minute)
+            known = self._blocks.get(key)
+            if known is not None and text == own:
+                self._revise(known, "")
+            elif number >= first_new and known is None and text not in ("", own):
+                yield Piece(key, TextBlock("", ""), f"{self.comment}[{number}] {text}\n")
+
+    def _last_blocks(self) -> Iterator[TextBlock]:
+        """Yield the blocks of the footnotes."""
+        return (block for key, block in self._blocks.items() if key[0] == "source")
 
     def _written(self, block: TextBlock, scoped: bool) -> str:
         title = block.title if self._titles > 1 else ""

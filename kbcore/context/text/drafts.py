@@ -1,49 +1,57 @@
 """The two formats of the text of a window: facts in the rule language, and natural text.
 
 Both name a fact once. Facts are grouped by the goal that they were selected for, then those that
-match the query, then the others. A sentence never mixes prose and notation: what cannot be said
-well stays a line of notation.
+match the query, then the others. Natural text has no notation of the rule language: a fact without
+a good sentence is a label, `ann · parent: bob`, and a text that was said a line with its day.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from kbcore.context.request import NATURAL
+from kbcore.context.request import DAY, NATURAL
 from kbcore.context.text.draft import (
     Draft,
     Item,
     Key,
     Piece,
+    Quote,
     TemplatesOf,
     TextBlock,
     no_templates,
 )
+from kbcore.context.text.memories import HAPPENED, SAID, SaidText, memory_text
 from kbcore.context.text.notes import (
-    CONTRADICTED,
-    DISPUTED,
     TITLES,
+    day_text,
+    goal_of,
     group_of,
+    iso_day_text,
     note_group,
     scope_heading,
+    summarized,
     title_of,
 )
 from kbcore.context.text.phrases import (
     UNKNOWN,
+    AtomWords,
     clause_of,
+    in_words,
+    is_computed,
     is_obvious,
-    premise_atom,
+    label_name,
     reason_text,
     rule_phrase,
-    sentence,
+    unmet_words,
     verb_phrase,
 )
 from kbcore.context.window import QUERY, UNPROVED, is_absence
 from kbcore.state.episodes.quoting import marks
 from kbplanner.ir.terms import Atom
-from kbplanner.syntax.printer import print_atom, print_constant
+from kbplanner.syntax.printer import print_constant
 from kbtypes.windows import Entry, GoalNote, Provenance
 
 MAX_NAMED = 20
@@ -54,8 +62,8 @@ _FactKey = tuple[str | None, str]
 
 
 class NaturalDraft(Draft):
-    """Natural text: lines of subjects, each followed by the facts about it without a good sentence
-    in the notation of the rule language, then unresolved contradictions, then rules.
+    """Natural text: lines of subjects with the facts about each, then texts that were said in the
+    order of time, then rules.
 
     A stored fact that a reason before it has named has no line of its own.
     """
@@ -63,11 +71,14 @@ class NaturalDraft(Draft):
     def _prepare(self) -> None:
         self._named: dict[_FactKey, list[frozenset[int]]] = {}
 
+    def _time_text(self, at: int) -> str:
+        return day_text(at, minute=self._minute)
+
     def _pieces(self, item: Item) -> Iterator[Piece]:
         if isinstance(item, str):
             phrase = rule_phrase(item, self._templates(None))
-            block = TextBlock("Rule: ", "\n" if phrase is None else ".\n")
-            yield Piece(("rule", item), block, phrase or item)
+            if phrase is not None:
+                yield Piece(("rule", item), TextBlock("Rule: ", ".\n"), phrase)
             return
         if isinstance(item, GoalNote):
             group = note_group(item)
@@ -75,41 +86,14 @@ class NaturalDraft(Draft):
             for kind, text in self._remarks(item):
                 yield Piece(("note", group, kind), TextBlock("", "\n"), text)
             return
-        cited = self._step.cited
         if self._is_named(item):
             return
         premises = _premises(item)
         for premise in premises:
-            self._named.setdefault((item.scope, premise), []).append(frozenset(cited))
-        templates = self._templates(item.scope)
-        atom = Atom(item.predicate, item.args, not item.negated)
-        clause: tuple[str, str] | None
-        reason: str | None
-        if is_absence(item):
-            known = sentence(replace(atom, positive=True), templates)
-            clause, reason = (None if known is None else ("", f"{UNKNOWN} {known}")), ""
-        else:
-            clause, reason = clause_of(atom, templates), reason_text(premises, templates)
-        group = group_of(item)
-        yield from self._titled(group)
-        subject = item.args[0] if item.args else ""
-        if clause is None or reason is None:
-            key = ("fact", group, (item.scope, subject), len(self._steps))
-            block = TextBlock("", "\n", scope_heading(item))
-            yield Piece(key, block, _notation(item, premises, cited, self._notes(item)))
-        else:
-            yield self._sentence(item, clause, reason)
-        both = ("contradiction", item.predicate, item.args)
-        if item.contradicted and not self._resolved and both not in self._blocks:
-            known_atom = Atom(item.predicate, item.args)
-            clause_text = sentence(known_atom, templates)
-            if clause_text is None:
-                opposite = print_atom(replace(known_atom, positive=False))
-                clash = f"{print_atom(known_atom)} and {opposite}"
-                yield Piece(both, TextBlock("% Contradiction, unresolved: ", "\n"), clash)
-            else:
-                clash = f"both that {clause_text} and the opposite"
-                yield Piece(both, TextBlock("Contradiction, unresolved: ", ".\n"), clash)
+            self._named.setdefault((item.scope, premise), []).append(frozenset(self._step.cited))
+        yield from self._titled(group_of(item))
+        memory = self._memory(item)
+        yield self._clause(item, premises) if memory is None else self._said(item, memory)
 
     def _forget(self, item: Item) -> None:
         if isinstance(item, Entry):
@@ -123,73 +107,126 @@ class NaturalDraft(Draft):
         arity = len(entry.args)
         if self._named or (entry.predicate, arity) in self._templates(entry.scope):
             return 0
+        if not arity or entry.predicate in (SAID, HAPPENED) or entry.metadata:
+            return 0
         phrase = verb_phrase(entry.predicate, arity, not entry.negated)
-        if phrase is None:
-            return _min_line(entry)
         subject, *others = entry.args
-        # Printed arguments are at least as long; the last two characters are "; " or ".\n".
-        size = len(phrase) + sum(map(len, others)) + len(others) + 2
-        if ("subject", group_of(entry), (entry.scope, subject)) not in self._blocks:
-            size += len(subject) + 1
-        return size
+        # Printed arguments are at least as long. The last character is a line break, or another
+        # one between two clauses.
+        size = sum(map(len, others)) + len(others) + (1 if phrase is None else len(phrase)) + 1
+        is_label = phrase is None
+        key = _line_key(entry, print_constant(subject), is_label)
+        return size if key in self._blocks else size + len(subject) + 1
 
     def _is_named(self, entry: Entry) -> bool:
         """Return whether a reason says all that the line of a fact would say."""
         reasons = self._named.get((entry.scope, entry.signed)) if self._named else None
         if not reasons or entry.provenance is not None or self._notes(entry):
             return False
+        if self._memory(entry) is not None:
+            return False
         return any(reason.issuperset(self._step.cited) for reason in reasons)
+
+    def _memory(self, entry: Entry) -> SaidText | None:
+        """Return the text that an entry says was said, unless a declared phrase words it."""
+        memory = super()._memory(entry)
+        is_worded = memory is not None and (SAID, 3) in self._templates(entry.scope)
+        return None if is_worded else memory
 
     def _titled(self, group: str) -> Iterator[Piece]:
         """Yield the heading of a group; it is written if there are several groups."""
         if ("title", group) in self._blocks:
             return
-        title = title_of(group, self._goal_driven, "Goal ")
-        yield Piece(("title", group), TextBlock("", "", title=f"{title}:\n" if title else ""))
+        goal = goal_of(group)
+        if goal is None:
+            title = title_of(group, self._goal_driven)
+            title = f"{title}:\n" if title else ""
+        else:
+            title = f"Goal: {in_words(goal, self._templates(None))}\n"
+        yield Piece(("title", group), TextBlock("", "", title=title))
 
     def _remarks(self, note: GoalNote) -> Iterator[tuple[str, str]]:
         """Yield what is said about a goal besides its facts."""
-        templates, clauses = self._templates(None), list[str]()
-        for text in note.elsewhere:
-            atom = premise_atom(text)
-            clause = None if atom is None else sentence(atom, templates)
-            if clause is not None:
-                clauses.append(clause)
-        if len(clauses) < len(note.elsewhere):  # all in one form
-            clauses = list(note.elsewhere)
-        for kind, text in _remarks(note, "; ".join(clauses)):
+        templates = self._templates(None)
+        unmet = "; and because ".join(unmet_words(text, templates) for text in note.unmet)
+        elsewhere = "; ".join(in_words(text, templates) for text in note.elsewhere)
+        for kind, text in _remarks(note, f", because {unmet}" if unmet else "", elsewhere):
             yield kind, f"{text}."
 
-    def _sentence(self, item: Entry, clause: tuple[str, str], reason: str) -> Piece:
+    def _clause(self, item: Entry, premises: Sequence[str]) -> Piece:
         """Return an entry as a clause of the line about its subject, which the line names once.
 
-        An entry with a reason has a line of its own: what follows would read as part of the reason.
+        A clause with a reason has a line of its own, because what follows would read as part of the
+        reason; so has a clause that does not begin with its subject.
         """
-        subject, predicate = clause
-        first = item.args[0] if item.args else ""
-        key: Key = ("subject", group_of(item), (item.scope, first))
-        if reason or is_absence(item):
+        templates = self._templates(item.scope)
+        is_unknown = is_absence(item)
+        atom = Atom(item.predicate, item.args, is_unknown or not item.negated)
+        clause = clause_of(atom, templates)
+        summary = summarized(item)
+        if summary is not None and clause.is_label:
+            name, sources = summary
+            clause = clause._replace(text=f"{label_name(name)}: {sources} facts (summary)")
+        reason = "" if is_unknown else reason_text(premises, templates)
+        if is_unknown:
+            clause = AtomWords("", f"{UNKNOWN} {clause.whole}", clause.is_label)
+        subject = clause.subject or (print_constant(item.args[0]) if item.args else "")
+        key = _line_key(item, subject, clause.is_label)
+        if reason or not clause.subject:
             key = (*key, len(self._steps))
         known = self._blocks.get(key)
         named = known is not None and known.named
-        if subject and not named:
-            predicate = f"{subject} {predicate}"
-        notes = ", ".join(self._notes(item, CONTRADICTED if self._resolved else DISPUTED))
-        text = f"{'' if known is None else '; '}{predicate}{f' ({notes})' if notes else ''}"
+        text = clause.text if named else clause.whole
+        text = f"{'' if known is None else '; '}{text}{self._remarked(item)}"
         text += reason + (_more(item) if reason else "") + marks(self._step.cited)
-        scope = "In base: " if item.scope is None else f"In {print_constant(item.scope)}: "
-        return Piece(key, TextBlock("", ".\n", scope), text, names=bool(subject) and not named)
+        is_quoted = not clause.subject and text.endswith('"')
+        end = "\n" if clause.is_label or is_quoted else ".\n"
+        block = TextBlock("", end, _in_scope(item))
+        return Piece(key, block, text, names=bool(clause.subject) and not named)
+
+    def _said(self, item: Entry, memory: SaidText) -> Piece:
+        """Return a text that was said as a line with its day and speaker."""
+        first = item.evidence[0] if item.evidence else ("", 0, 0)
+        order = memory.at, first[0], first[1] or 0, len(self._steps)
+        key = ("said", group_of(item), (item.scope, None), order)
+        text = memory_text(memory, minute=self._minute) + self._remarked(item)
+        block = TextBlock("", "\n", _in_scope(item))
+        return Piece(key, block, text + marks(self._step.cited))
+
+    def _remarked(self, item: Entry) -> str:
+        """Return the notes about an entry in parentheses; empty without notes."""
+        notes = ", ".join(self._notes(item))
+        return f" ({notes})" if notes else ""
 
     def _ordered(self) -> Iterator[TextBlock]:
         groups: dict[object, dict[object, list[TextBlock]]] = {}
+        texts = sorted((key for key in self._blocks if key[0] == "said"), key=_order_of)
         for key, block in self._blocks.items():
             if key[0] in ("title", "note"):
                 groups.setdefault(key[1], {}).setdefault(None, []).append(block)
-            elif key[0] in ("subject", "fact"):
+            elif key[0] == "line":
                 groups.setdefault(key[1], {}).setdefault(key[2], []).append(block)
+            elif key[0] == "said":
+                groups.setdefault(key[1], {}).setdefault(key[2], [])
+        for key in texts:
+            groups[key[1]][key[2]].append(self._blocks[key])
         yield from _written_groups(groups)
-        for kind in ("contradiction", "rule"):
-            yield from (block for key, block in self._blocks.items() if key[0] == kind)
+        yield from (block for key, block in self._blocks.items() if key[0] == "rule")
+
+
+def _order_of(key: Key) -> Any:
+    """Return what orders the texts of a group: time, then their places in what was said."""
+    return key[3]
+
+
+def _line_key(entry: Entry, subject: str, is_label: bool) -> Key:
+    """Return the name of the line about a subject."""
+    return "line", group_of(entry), (entry.scope, subject), is_label
+
+
+def _in_scope(entry: Entry) -> str:
+    """Return the words before a line that name its scope."""
+    return "In base: " if entry.scope is None else f"In {print_constant(entry.scope)}: "
 
 
 @dataclass(slots=True, eq=False)
@@ -209,6 +246,11 @@ class FactsDraft(Draft):
     a conclusion depends on has a number after `#`, and the comment of the conclusion names it.
     """
 
+    comment = "% "
+
+    def _time_text(self, at: int) -> str:
+        return iso_day_text(at, minute=self._minute)
+
     def _prepare(self) -> None:
         self._lines: dict[_FactKey, _Line] = {}
         self._users: dict[_FactKey, list[_Line]] = {}
@@ -224,7 +266,8 @@ class FactsDraft(Draft):
         if isinstance(item, GoalNote):
             group = note_group(item)
             yield from self._titled(group)
-            for kind, text in _remarks(item, ", ".join(item.elsewhere)):
+            unmet = f". Unmet conditions: {'; or '.join(item.unmet)}" if item.unmet else ""
+            for kind, text in _remarks(item, unmet, ", ".join(item.elsewhere)):
                 yield Piece(("note", group, kind), TextBlock("% ", "\n"), text)
             return
         group = group_of(item)
@@ -292,6 +335,10 @@ class FactsDraft(Draft):
         own = self._number.get((entry.scope, entry.signed))
         is_own = self._lines.get((entry.scope, entry.signed)) is line
         notes = self._notes(entry)
+        if (summary := summarized(entry)) is not None:
+            subject = print_constant(entry.args[0]) if entry.args else ""
+            name = print_constant(summary[0])
+            notes.append(f"summary of {summary[1]} facts {name}({subject}, ...)")
         if own is not None and is_own:
             notes.insert(0, f"#{own}")
         return _notation(entry, premises, line.cited, notes)
@@ -299,7 +346,8 @@ class FactsDraft(Draft):
     def _titled(self, group: str) -> Iterator[Piece]:
         if ("title", group) in self._blocks:
             return
-        title = title_of(group, self._goal_driven, "Goal: ")
+        goal = goal_of(group)
+        title = title_of(group, self._goal_driven) if goal is None else f"Goal: {goal}"
         title = f"% {title}\n" if title else ""
         block = TextBlock(title, "") if self._goal_driven else TextBlock("", "", title=title)
         yield Piece(("title", group), block)
@@ -310,7 +358,8 @@ class FactsDraft(Draft):
         for key, block in self._blocks.items():
             if key[0] in ("rule", "rules"):
                 rules.append(block)
-            else:  # the heading of a group and its notes come before its first scope
+            elif key[0] != "source":
+                # The heading of a group and its notes come before its first scope.
                 part = None if key[0] in ("title", "note") else key[2]
                 groups.setdefault(key[1], {}).setdefault(part, []).append(block)
         yield from _written_groups(groups)
@@ -321,21 +370,21 @@ def draft_for(
     name: str,
     units: Callable[[str], int] = len,
     *,
-    resolved: bool = True,
     goal_driven: bool = False,
     templates: TemplatesOf = no_templates,
-    cites: bool = False,
+    quote: Quote | None = None,
     numbers: bool = True,
+    times: str = DAY,
 ) -> Draft:
     """Return an empty draft in a format; `structured` is measured as the text of `facts`."""
     kind = NaturalDraft if name == NATURAL else FactsDraft
     return kind(
         units,
-        resolved=resolved,
         goal_driven=goal_driven,
         templates=templates,
-        cites=cites,
+        quote=quote,
         numbers=numbers,
+        times=times,
     )
 
 
@@ -387,18 +436,24 @@ def _all_premises(entry: Entry) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _shown_premises(provenance: Provenance) -> tuple[str, ...]:
-    premises = tuple(dict.fromkeys(provenance.signed))
+    """Return the premises without tests that call functions, which say how values are computed."""
+    premises = tuple(
+        dict.fromkeys(
+            premise
+            for index, premise in enumerate(provenance.signed)
+            if index not in provenance.tests or not is_computed(premise)
+        )
+    )
     return tuple(premise for premise in premises if not is_obvious(premise)) or premises
 
 
-def _remarks(note: GoalNote, elsewhere: str) -> Iterator[tuple[str, str]]:
+def _remarks(note: GoalNote, unmet: str, elsewhere: str) -> Iterator[tuple[str, str]]:
     """Yield what is said about a goal besides its facts, with a name for each remark."""
     if note.goal == QUERY:
         yield "unanswered", "Nothing relevant to the query is known"
     elif note.denied:
         yield "denied", "This does not hold"
     elif note.unanswered:
-        unmet = f". Unmet conditions: {'; or '.join(note.unmet)}" if note.unmet else ""
         yield "unanswered", f"No answer is known{unmet}"
     if note.elsewhere:
         more = f", and {note.elsewhere_more} more" if note.elsewhere_more else ""

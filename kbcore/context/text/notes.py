@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 
-from kbcore.context.window import OTHER, QUERY, VIOLATION
+from kbcore.context.window import OTHER, QUERY, SUMMARY_SUFFIX, VIOLATION
 from kbplanner.syntax.printer import print_constant
 from kbtypes.windows import MATCH, Entry, GoalNote
 
@@ -16,50 +16,81 @@ _YEAR_1, _YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
 CONTRADICTED = "contradicted: the opposite is known too"
 """The note at an entry whose opposite is stored or derivable."""
 
-DISPUTED = "contradicted"
-"""The same note where the text lists both sides."""
+LOW_CONFIDENCE = 0.8
+"""Confidences below it are noted."""
 
 TITLES = {OTHER: "Other facts", VIOLATION: "Violated constraints"}
 MATCHES = "Facts that match the query"
 """Headings of the groups of facts that no goal selected."""
 
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-def moment_text(at: int) -> str:
-    """Return an instant (epoch milliseconds) in the shortest form that is exact to a second:
-    `2026-11-21`, `2026-11-21T12:30Z`.
+TimeText = Callable[[int], str]
+"""The text of a time in epoch milliseconds."""
+
+
+def day_text(at: int, *, minute: bool = False) -> str:
+    """Return the day of an instant (epoch milliseconds) in UTC, `13 Jun 2023`; with `minute` also
+    the time, `13 Jun 2023 14:05`.
     """
     if not _YEAR_1 <= at <= _YEAR_9999:
-        return f"epoch millisecond {at}"
+        return _without_date(at)
     when = _EPOCH + timedelta(milliseconds=at)
-    if at % 86_400_000 == 0:
-        return when.date().isoformat()
-    spec = "minutes" if at % 60_000 < 1000 else "seconds"
-    return when.isoformat(timespec=spec).removesuffix("+00:00") + "Z"
+    clock = f" {when:%H:%M}" if minute else ""
+    return f"{when.day} {_MONTHS[when.month - 1]} {when.year}{clock}"
 
 
-def notes_of(entry: Entry, contradicted: str = CONTRADICTED) -> Iterator[str]:
+def iso_day_text(at: int, *, minute: bool = False) -> str:
+    """Return the day of an instant (epoch milliseconds) in UTC, `2026-11-21`; with `minute` also
+    the time, `2026-11-21T12:30Z`.
+    """
+    if not _YEAR_1 <= at <= _YEAR_9999:
+        return _without_date(at)
+    when = _EPOCH + timedelta(milliseconds=at)
+    if minute:
+        return when.isoformat(timespec="minutes").removesuffix("+00:00") + "Z"
+    return when.date().isoformat()
+
+
+def _without_date(at: int) -> str:
+    return f"epoch millisecond {at}"
+
+
+def is_low(confidence: float | None) -> bool:
+    """Return whether a confidence, as it is written, is below LOW_CONFIDENCE."""
+    return confidence is not None and round(confidence, 3) < LOW_CONFIDENCE
+
+
+def notes_of(entry: Entry, time_text: TimeText, *, dated: bool = False) -> Iterator[str]:
     """Yield the notes about a fact.
 
-    A conclusion has no `since`: the facts that it depends on have it.
+    A conclusion has no `since`: the facts that it depends on have it. Neither has a fact that is
+    `dated`: its text has its day.
     """
     if (
-        entry.provenance is None
+        not dated
+        and entry.provenance is None
         and entry.valid_from is not None
         and entry.created_at
         and entry.valid_from != entry.created_at
     ):
-        yield f"since {moment_text(entry.valid_from)}"
+        yield f"since {time_text(entry.valid_from)}"
     if entry.valid_until is not None:
-        yield f"until {moment_text(entry.valid_until)}"
-    if entry.confidence is not None:
+        yield f"until {time_text(entry.valid_until)}"
+    if is_low(entry.confidence):
         yield f"confidence {entry.confidence:.3g}"
-    sources = entry.metadata.get("sources")
-    if entry.metadata.get("consolidated") is True and isinstance(sources, int):
-        subject = print_constant(entry.args[0]) if entry.args else ""
-        name = print_constant(entry.predicate.removesuffix("_consolidated"))
-        yield f"summary of {sources} facts {name}({subject}, ...)"
     if entry.contradicted:
-        yield contradicted
+        yield CONTRADICTED
+
+
+def summarized(entry: Entry) -> tuple[str, int] | None:
+    """Return the predicate and the number of the facts that an entry summarizes; None if it is no
+    summary.
+    """
+    sources = entry.metadata.get("sources")
+    if entry.metadata.get("consolidated") is not True or not isinstance(sources, int):
+        return None
+    return entry.predicate.removesuffix(SUMMARY_SUFFIX), sources
 
 
 def group_of(entry: Entry) -> str:
@@ -72,12 +103,13 @@ def note_group(note: GoalNote) -> str:
     return MATCH if note.goal == QUERY else f"goal {note.goal}"
 
 
-def title_of(group: str, goal_driven: bool, goal: str) -> str:
-    """Return the heading of a group, empty for one that needs none; `goal` is written before
-    goals.
-    """
-    if group.startswith("goal "):
-        return f"{goal}{group.removeprefix('goal ')}"
+def goal_of(group: str) -> str | None:
+    """Return the goal that the facts of a group were selected for, if any."""
+    return group.removeprefix("goal ") if group.startswith("goal ") else None
+
+
+def title_of(group: str, goal_driven: bool) -> str:
+    """Return the heading of a group without a goal, empty for one that needs none."""
     return TITLES.get(group, MATCHES if goal_driven else "")
 
 

@@ -1,8 +1,8 @@
-"""Facts and rules as English sentences, where the wording is unambiguous.
+"""Facts, goals and rules in words: English sentences where the wording is unambiguous, else labels.
 
 Only the predicate name is split into words. Arguments do not change, because a model repeats them
 in goals. A name that does not say by itself how to read the arguments, such as `parent(ann, bob)`,
-makes no sentence: the fact stays in the notation of the rule language, unless a declaration
+makes no sentence but a label, `ann · parent: bob`, unless a declaration
 `@phrase parent/2 "{0} is a parent of {1}".` says how to word it.
 """
 
@@ -10,15 +10,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
+from kbcore.context.text.memories import SAID, dated_of, time_of
+from kbcore.context.text.notes import day_text, is_low
 from kbcore.context.text.verbs import PAST, THIRD_PERSON
 from kbplanner.errors import KBError
+from kbplanner.ir.operators import ARITHMETIC, COMPARISONS
 from kbplanner.ir.phrases import Phrase
-from kbplanner.ir.terms import Atom, Literal, Rule, Variable
+from kbplanner.ir.terms import (
+    Aggregate,
+    Apply,
+    Atom,
+    BodyItem,
+    Expr,
+    Extremum,
+    HeadTerm,
+    Literal,
+    Rule,
+    Variable,
+)
 from kbplanner.syntax.parser import parse_program, parse_rule
-from kbplanner.syntax.printer import print_constant, print_term
+from kbplanner.syntax.printer import print_constant, print_item, print_term
 from kbplanner.syntax.statements import FactStatement
+from kbplanner.syntax.textform import body_from_text
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_-]+")
 _SLOT = re.compile(r"\{(\d+)\}")
@@ -37,8 +54,8 @@ _PREPOSITIONS = frozenset(_PREPOSITIONS_WORDS.split())
 """Words after which an argument can stand."""
 
 _ADJECTIVES_WORDS = """
-absent active adult afraid alive alone angry asleep awake aware bad big blind blue busy calm cheap
-clean clear closed cold correct dead deep dirty dry early easy empty equal evil expert false fast
+absent active adult afraid alive alone angry asleep awake aware away bad big blind blue busy calm cheap
+clean clear closed cold correct dead deep dirty drunk dry early easy empty equal evil expert false fast
 fat female fit flat free fresh full good green guilty happy hard healthy heavy high hot human
 hungry ill innocent kind large late lazy legal light local long loud low mad male mandatory mortal
 native near new nice normal offline old online open optional poor present private public quick
@@ -55,10 +72,18 @@ UNKNOWN = "it is not known that"
 SOMETHING = "something"
 """The word for an argument that does not matter."""
 
+LABEL_JOINT = " · "
+"""The text between a subject and a label."""
+
 Templates = Mapping[tuple[str, int], Phrase]
 """Declared phrases by name and arity of the predicate."""
 
 NO_TEMPLATES: Templates = {}
+
+Names = Mapping[Variable, str]
+"""Words for variables; the others stay as they are, `?x`."""
+
+NO_NAMES: Names = {}
 
 
 @lru_cache(maxsize=4096)
@@ -75,26 +100,90 @@ def words(predicate: str) -> tuple[str, ...]:
     )
 
 
-def clause_of(atom: Atom, templates: Templates = NO_TEMPLATES) -> tuple[str, str] | None:
-    """Return an atom as subject and predicate of a sentence: `ann` and `works at acme`.
+class AtomWords(NamedTuple):
+    """An atom in words: its subject, which may be empty, and what is said of it.
 
-    The subject is empty where the sentence does not begin with the first argument. The result is
-    None if no good sentence is known.
+    `is_label` is True for a label, which is joined to its subject with a middle dot.
     """
-    terms = tuple(map(print_term, atom.args))
+
+    subject: str
+    text: str
+    is_label: bool = False
+
+    @property
+    def whole(self) -> str:
+        """The clause with its subject."""
+        return f"{self.subject}{self.joint}{self.text}" if self.subject else self.text
+
+    @property
+    def joint(self) -> str:
+        """The text between the subject and what is said of it."""
+        return LABEL_JOINT if self.is_label else " "
+
+
+def clause_of(
+    atom: Atom, templates: Templates = NO_TEMPLATES, names: Names = NO_NAMES
+) -> AtomWords:
+    """Return an atom in words: `ann` and `works at acme`, or as a label, `ann` and `parent: bob`.
+
+    The subject is the first argument, or of an event who it happened to; it is empty where the
+    sentence does not begin with it.
+    """
+    return _sentence_of(atom, templates, names) or _label_of(atom, names)
+
+
+def _sentence_of(atom: Atom, templates: Templates, names: Names) -> AtomWords | None:
+    """Return an atom as a sentence; None if no good one is known."""
+    terms = tuple(_term_words(arg, names) for arg in atom.args)
     declared = templates.get((atom.predicate, atom.arity))
-    if any(not isinstance(arg, str | Variable) for arg in atom.args):
-        return None
     if declared is not None:
         text = declared.text if atom.positive else declared.negative
         if text is None:
             return None
         filled = _SLOT.sub(lambda slot: terms[int(slot[1])], text)
         if text.startswith("{0} "):
-            return terms[0], filled[len(terms[0]) + 1 :]
-        return "", filled
+            return AtomWords(terms[0], filled[len(terms[0]) + 1 :])
+        return AtomWords("", filled)
     phrase = verb_phrase(atom.predicate, len(atom.args), atom.positive)
-    return None if phrase is None else (terms[0], " ".join((phrase, *terms[1:])))
+    return None if phrase is None else AtomWords(terms[0], " ".join((phrase, *terms[1:])))
+
+
+def _label_of(atom: Atom, names: Names) -> AtomWords:
+    """Return an atom as a label: `ann · parent: bob`, `monday · meeting: "10:00", ann`, `raining`.
+
+    A text that was said has its day, and an event has no id.
+    """
+    name, args = label_name(atom.predicate), atom.args
+    if (dated := dated_of(atom)) is not None:
+        at = time_of(dated.when)
+        day = _term_words(dated.when, names) if at is None else day_text(at)
+        name, args = f"said on {day}" if atom.predicate == SAID else f"on {day}", dated[:2]
+    if not atom.positive:
+        name = f"not {name}"
+    subject, *others = (_term_words(arg, names) for arg in args) if args else ("",)
+    return AtomWords(subject, f"{name}: {', '.join(others)}" if others else name, True)
+
+
+def label_name(predicate: str) -> str:
+    """Return a predicate as it stands in a label: `allergic to`."""
+    return " ".join(words(predicate)) or print_constant(predicate)
+
+
+_AGGREGATES = {
+    "count": "the number of",
+    "sum": "the sum of",
+    "min": "the least",
+    "max": "the greatest",
+    "avg": "the average of",
+    "representative": "one",
+}
+
+
+def _term_words(term: HeadTerm, names: Names) -> str:
+    if isinstance(term, Aggregate | Extremum):
+        of = "answers" if term.variable is None else _term_words(term.variable, names)
+        return f"{_AGGREGATES[term.function]} {of}"
+    return names.get(term) or print_term(term) if isinstance(term, Variable) else print_term(term)
 
 
 @lru_cache(maxsize=4096)
@@ -135,28 +224,65 @@ def _fits(phrase: tuple[str, ...], arity: int) -> bool:
 
 
 def sentence(atom: Atom, templates: Templates = NO_TEMPLATES) -> str | None:
-    """Return an atom as a complete clause; None if no good one is known."""
-    clause = clause_of(atom, templates)
-    return None if clause is None else " ".join(filter(None, clause))
+    """Return an atom as a complete sentence; None if no good one is known."""
+    clause = _sentence_of(atom, templates, NO_NAMES)
+    return None if clause is None else clause.whole
 
 
-def reason_text(premises: Sequence[str], templates: Templates = NO_TEMPLATES) -> str | None:
-    """Return premises in the rule language as `because A and B`, each once.
+def in_words(text: str, templates: Templates = NO_TEMPLATES) -> str:
+    """Return a goal or a condition in the rule language in words, its variables as `?x`."""
+    body = _body(text)
+    return " and ".join(_item_words(item, templates) for item in body) if body else text
 
-    `~` is before facts that are denied, `not` before those that are not known. The result is empty
-    without premises, and None if one of them makes no good sentence.
+
+def unmet_words(text: str, templates: Templates = NO_TEMPLATES) -> str:
+    """Return conditions in the rule language that are not met as what is known instead."""
+    unmet = (replace(item, negated=not item.negated) for item in _body(text))
+    return " and ".join(_item_words(item, templates) for item in unmet) or text
+
+
+@lru_cache(maxsize=4096)
+def _body(text: str) -> tuple[BodyItem, ...]:
+    """Return the items of a text in the rule language, none if it cannot be read."""
+    try:
+        return body_from_text(text)
+    except KBError:
+        return ()
+
+
+def _item_words(item: BodyItem, templates: Templates, names: Names = NO_NAMES) -> str:
+    if not isinstance(item, Literal):
+        left, right = _named(item.left, names), _named(item.right, names)
+        return print_item(replace(item, left=left, right=right))
+    clause = clause_of(item.atom, templates, names).whole
+    return f"{UNKNOWN} {clause}" if item.negated else clause
+
+
+def reason_text(premises: Sequence[str], templates: Templates = NO_TEMPLATES) -> str:
+    """Return premises in the rule language as `because A and B`, each once; empty without premises.
+
+    `~` is before facts that are denied, `not` before those that are not known.
     """
-    clauses: dict[str, None] = {}
-    for premise in premises:
-        absent = premise.startswith("not ")
-        atom = premise_atom(premise.removeprefix("not "))
-        clause = None if atom is None else sentence(atom, templates)
-        if clause is None:
-            return None
-        if absent:
-            clause = f"{UNKNOWN} {clause}"
-        clauses[clause] = None
+    clauses = dict.fromkeys(in_words(premise, templates) for premise in premises)
     return f" because {' and '.join(clauses)}" if clauses else ""
+
+
+def is_computed(premise: str) -> bool:
+    """Return whether a premise that is no fact is a test that calls functions."""
+    return any(map(calls, _body(premise)))
+
+
+def calls(item: BodyItem) -> bool:
+    """Return whether an item of a body calls a function that is not arithmetic."""
+    if isinstance(item, Literal):
+        return False
+    return item.op not in COMPARISONS or _calls(item.left) or _calls(item.right)
+
+
+def _calls(expr: Expr) -> bool:
+    if not isinstance(expr, Apply):
+        return False
+    return expr.function not in ARITHMETIC or any(map(_calls, expr.args))
 
 
 def premise_atom(text: str) -> Atom | None:
@@ -179,52 +305,46 @@ def premise_atom(text: str) -> Atom | None:
 def rule_phrase(text: str, templates: Templates = NO_TEMPLATES) -> str | None:
     """Return a rule as `head if premise and premise`, with capital letters for variables.
 
-    The result is None for text that is not a rule, for a rule with a part that makes no good
-    sentence, such as a comparison, and where a constant looks like a variable.
+    Variables stay as they are, `?x`, where a constant looks like one in capital letters. The result
+    is None for text that is not a rule, and for a rule that calls functions: they say how values
+    are computed, which a reader need not know.
     """
     rule = _rule(text)
-    names = None if rule is None else _names(rule)
-    if rule is None or names is None:
+    if rule is None or any(map(calls, rule.body)):
         return None
-    parts = [sentence(_worded(rule.head, names), templates)]
-    for item in rule.body:
-        clause = (
-            sentence(_worded(item.atom, names), templates) if isinstance(item, Literal) else None
-        )
-        if clause is not None and isinstance(item, Literal) and item.negated:
-            clause = f"{UNKNOWN} {clause}"
-        parts.append(clause)
-    clauses = [part for part in parts if part is not None]
-    if len(clauses) < len(parts):
-        return None
-    surely = (
-        "" if rule.confidence is None else f" (confidence {print_constant(f'{rule.confidence:g}')})"
-    )
-    return f"{clauses[0]} if {' and '.join(clauses[1:])}{surely}"
+    names = _names(rule)
+    head = clause_of(rule.head, templates, names).whole
+    body = [_item_words(item, templates, names) for item in rule.body]
+    surely = f" (confidence {rule.confidence:.3g})" if is_low(rule.confidence) else ""
+    return f"{head} if {' and '.join(body)}{surely}"
 
 
-def _names(rule: Rule) -> dict[Variable, str] | None:
+def _names(rule: Rule) -> Names:
     """Return the words for the variables of a rule: `X` for `?x`, `something` for `_`.
 
-    The result is None if two variables or a constant would have the same word.
+    Only `_` has a word if two variables or a constant would have the same one.
     """
     atoms = [rule.head, *(item.atom for item in rule.body if isinstance(item, Literal))]
-    terms = [arg for atom in atoms for arg in atom.args]
-    names = {}
-    for term in terms:
-        if isinstance(term, Variable):
-            name = print_term(term).removeprefix("?")
-            names[term] = SOMETHING if name == "_" else name[:1].upper() + name[1:]
-    words_used = [name for name in names.values() if name != SOMETHING]
-    constants = {term for term in terms if isinstance(term, str)}
-    if len(set(words_used)) < len(words_used) or not constants.isdisjoint(names.values()):
-        return None
-    return names if all(print_constant(name) == name for name in words_used) else None
+    variables = {*rule.head.variables(), *(each for item in rule.body for each in item.variables())}
+    anonymous = {each: SOMETHING for each in variables if each.anonymous}
+    names = {each: _capital(each.name) for each in variables if not each.anonymous}
+    constants = {arg for atom in atoms for arg in atom.args if isinstance(arg, str)}
+    is_plain = all(name == print_constant(name) for name in names.values())
+    if not is_plain or len({*names.values()}) < len(names) or constants & {*names.values()}:
+        return anonymous
+    return anonymous | names
 
 
-def _worded(atom: Atom, names: Mapping[Variable, str]) -> Atom:
-    args = [names[arg] if isinstance(arg, Variable) else arg for arg in atom.args]
-    return Atom(atom.predicate, tuple(args), atom.positive)
+def _capital(name: str) -> str:
+    bare = name.lstrip("_")
+    return bare[:1].upper() + bare[1:]
+
+
+def _named(expr: Expr, names: Names) -> Expr:
+    """Return an expression with words in place of variables."""
+    if isinstance(expr, Apply):
+        return Apply(expr.function, tuple(_named(arg, names) for arg in expr.args))
+    return names.get(expr, expr) if isinstance(expr, Variable) else expr
 
 
 def is_obvious(premise: str) -> bool:

@@ -1,6 +1,7 @@
 """Rendering of context windows and diffs as prompt text; equal windows give equal text.
 
-All external content is a word, a number or quoted, so that no argument can pass for a sentence.
+External content is a word, a number, quoted, or on one line after a day and a speaker, so that no
+argument can pass for a line of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kbcore.context.removed import (
     SUPERSEDED,
     Removal,
 )
-from kbcore.context.request import FACTS
+from kbcore.context.request import DAY, FACTS
 from kbcore.context.text.draft import Draft, Item, TemplatesOf, no_templates
 from kbcore.context.text.drafts import NaturalDraft, draft_for
 from kbcore.context.window import is_absence
@@ -29,22 +30,22 @@ SUMMARIZED = "Now in a summary"
 """Labels of the lines about changes; a fact that is now in a summary is still true."""
 
 UNFOUNDED = "no longer follows"
-_WHY = {RETRACTED: "retracted", EXPIRED: "expired", CONTRADICTED: "the opposite is known"}
+_WHY = {RETRACTED: "retracted", EXPIRED: "ended", CONTRADICTED: "the opposite is known"}
 """What is noted at an entry that is no longer true; UNFOUNDED for conclusions without a proof."""
 
 
-def render(window: Window, text_format: str = FACTS, templates: TemplatesOf = no_templates) -> str:
-    """Return a window as text in a format, `facts` or `natural`.
+def render(
+    window: Window,
+    text_format: str = FACTS,
+    templates: TemplatesOf = no_templates,
+    times: str = DAY,
+) -> str:
+    """Return a window as text in a format, `facts` or `natural`, without citations.
 
     The text has the entries with validity, confidence, contradictions and derivation, then the
     rules. It is empty for an empty window and ends without a line break.
     """
-    draft = draft_for(
-        text_format,
-        resolved=bool(window.resolved),
-        goal_driven=window.goal_driven,
-        templates=templates,
-    )
+    draft = draft_for(text_format, goal_driven=window.goal_driven, templates=templates, times=times)
     asked = [entry for entry in window.entries if entry.goal is not None]
     others = [entry for entry in window.entries if entry.goal is None]
     items: list[Item] = [*asked, *window.notes, *others, *window.rules]
@@ -81,7 +82,9 @@ def render_changes(changes: WindowDiff, text_format: str = FACTS) -> str:
     scoped = len({entry.scope for entries in groups.values() for entry in entries}) > 1
     lines: list[str] = []
     for (label, why), entries in groups.items():
-        draft = draft_for(text_format, templates=changes.templates, numbers=False)
+        draft = draft_for(
+            text_format, templates=changes.templates, numbers=False, times=changes.times
+        )
         draft.remark = why
         lines += _lines(label, entries, draft, scoped)
     return "\n".join(lines)
@@ -111,7 +114,7 @@ def _lines(label: str, entries: Sequence[Entry], draft: Draft, scoped: bool) -> 
         return
     lines = draft.text(scoped=scoped).split("\n")
     if isinstance(draft, NaturalDraft):
-        yield from (line if line.startswith("%") else f"{label}: {line}" for line in lines)
+        yield from (f"{label}: {line}" for line in lines)
     elif label in (NEW, CHANGED):
         yield from (f"% {label}", *lines)
     else:  # a line that begins with % is the heading of a scope

@@ -13,7 +13,7 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 from weakref import ref
 
@@ -153,7 +153,7 @@ class VectorIndex:
         k: int,
         pause: Pause,
         *,
-        predicates: Sequence[str] | None = None,
+        predicates: Container[str] | None = None,
         least: float = 0.0,
     ) -> list[Near]:
         """Return the `k` visible facts of a partition nearest to a query, nearest first.
@@ -456,7 +456,7 @@ class VectorIndex:
         tenant: Tenant,
         partition: Partition,
         relations: Sequence[StoredRelation],
-        predicates: Sequence[str] | None,
+        predicates: Container[str] | None,
     ) -> tuple[array[int], list[int], list[tuple[VectorPart, array[int] | None]]]:
         """Return the positions of the visible facts of relations, where each relation begins, and
         the row ids of each (None: all of its rows).
@@ -504,13 +504,12 @@ def _fact(
     return stored, row if ids is None else ids[row], -negative
 
 
-def _ordered(partition: Partition, predicates: Sequence[str] | None) -> list[StoredRelation]:
-    chosen = None if predicates is None else frozenset(predicates)
+def _ordered(partition: Partition, predicates: Container[str] | None) -> list[StoredRelation]:
     return sorted(
         (
             stored
             for stored in partition.relations()
-            if chosen is None or stored.schema.predicate in chosen
+            if predicates is None or stored.schema.predicate in predicates
         ),
         key=lambda stored: (
             stored.schema.predicate,

@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.removed import REASONS
 from kbcore.context.request import (
+    CITATIONS_TEXT,
     FACTS,
     FILLS,
     FORMATS,
     MAX_GOALS,
     STRUCTURED,
+    TIMES,
     Goal,
     WindowRequest,
     goal_from_text,
@@ -47,6 +49,7 @@ from kbserver.schemas.fields import (
     ReadScope,
     Text,
     Time,
+    Value,
     Whole,
 )
 from kbserver.schemas.requests import Budgeted, Historic, request_limits
@@ -93,6 +96,21 @@ def compat_of(fields: Json) -> bool:
     """Remove `compat` from the fields of a body and return it, or the setting if it is absent."""
     compat: bool | None = fields.pop("compat", None)
     return runtime().config.context_compat if compat is None else compat
+
+
+class Citations(Value):
+    """A boolean, or CITATIONS_TEXT."""
+
+    schema: ClassVar[Json] = {
+        "anyOf": [{"type": "boolean"}, {"type": "string", "enum": [CITATIONS_TEXT]}]
+    }
+
+    def read(self, value: Any) -> bool | str:
+        """Return the value."""
+        if type(value) is not bool and value != CITATIONS_TEXT:
+            raise ValueError(f'must be true, false or "{CITATIONS_TEXT}"')
+        choice: bool | str = value
+        return choice
 
 
 class BucketPart(Part):
@@ -146,7 +164,10 @@ class WindowBody(OptimizeBody):
     min_relevance = Fraction()
     min_coverage = Fraction()
     explain = Flag()
-    citations = Flag("True: facts with evidence cite the `sources` of the answer.")
+    citations = Citations(
+        "True: facts with evidence cite the `sources` of the answer. `text`: the text has them too."
+    )
+    times = Choice(*TIMES, description="How exactly the text shows times, in UTC; default: `day`.")
 
 
 class ContextBody(WindowBody, Historic):

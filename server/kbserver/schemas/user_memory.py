@@ -47,7 +47,7 @@ class InConversation(Budgeted):
     agent = Name("an agent")
 
 
-class AddBody(InConversation):
+class MemoryAddBody(InConversation):
     """Messages to remember."""
 
     messages = TextOrMessages("What was said: a text of the user, or messages.", required=True)
@@ -66,7 +66,7 @@ class AddBody(InConversation):
         }
 
 
-class SearchBody(InConversation):
+class MemorySearchBody(InConversation):
     """A question about what is remembered."""
 
     question = Text(required=True, schema={"minLength": 1})
@@ -81,7 +81,7 @@ class SearchBody(InConversation):
         return {**chosen, "request_limits": request_limits(fields)}
 
 
-class UpdateBody(Body):
+class MemoryUpdateBody(Body):
     """A new value, and what it replaces."""
 
     fact = AtomOrText(
@@ -107,7 +107,7 @@ class UpdateBody(Body):
         return {"fact": fact, "replaces": old}
 
 
-class ForgetBody(Budgeted):
+class MemoryForgetBody(Budgeted):
     """The facts to forget."""
 
     about = Text(

@@ -43,7 +43,7 @@ def test_a_fact_that_expired(kb, clock, swept):
         kb.decay(0.0)
     found, text = reasons(kb)
     assert found == {"away(ann)": "expired"}
-    assert text.startswith("No longer true: away(ann).  % expired; until ")
+    assert text.startswith("No longer true: ann · away (ended, until ")
 
 
 def test_a_fact_asserted_again_with_past_validity(kb, clock):
@@ -87,7 +87,7 @@ def test_summarised_facts_are_still_true(kb):
     assert set(found.values()) == {"superseded"}
     assert len(found) == 6
     assert "No longer true" not in text
-    assert "Now in a summary: saw(ann, 0).\nNow in a summary: saw(ann, 1)." in text
+    assert "Now in a summary: ann · saw: 0; saw: 1;" in text
 
 
 def test_removed_facts_of_a_summary_are_no_longer_true(kb):
@@ -104,10 +104,10 @@ def test_removed_facts_of_a_summary_are_no_longer_true(kb):
 def test_a_fact_with_other_details_has_changed(kb, clock):
     tell(kb, "likes", "ann", "tea", confidence=0.5)
     window(kb, session="s")
-    tell(kb, "likes", "ann", "tea", confidence=0.9)
+    tell(kb, "likes", "ann", "tea", confidence=0.7)
     assert reasons(kb) == (
         {"likes(ann, tea)": "superseded"},
-        "Changed: ann likes tea (confidence 0.9).",
+        "Changed: ann likes tea (confidence 0.7).",
     )
 
 
@@ -134,7 +134,7 @@ def test_a_fact_that_wins_or_is_undecided_is_not_contradicted(kb, clock):
     window(kb, session="s", auto_resolve=False, predicates=("likes",))
     left, text = reasons(kb, predicates=("other",))
     assert left == {"likes(ann, tea)": "not_selected", "not likes(ann, tea)": "not_selected"}
-    assert text == "New: other(a)."
+    assert text == "New: a · other"
 
 
 def test_a_contradicted_fact_that_is_retracted_was_retracted(kb):
@@ -191,7 +191,7 @@ def test_changes_as_facts_are_a_program_of_what_is_true(kb):
     tell(kb, "p", "b", confidence=0.5, scope="x")
     window(kb, session="s", scope="*")
     kb.retract_fact("p", ("old\n% line",))
-    tell(kb, "p", "b", confidence=0.9, scope="x")
+    tell(kb, "p", "b", confidence=0.7, scope="x")
     tell(kb, "p", "new")
     found = kb.context_diff("s", {"format": FACTS})
     text = render_changes(found, found.format)
@@ -201,7 +201,7 @@ def test_changes_as_facts_are_a_program_of_what_is_true(kb):
         "p(new).",
         "% Changed",
         "% Scope x",
-        "p(b).  % confidence 0.9",
+        "p(b).  % confidence 0.7",
         "% Base",
         '% No longer true: p("old\\n% line").  % retracted',
     ]

@@ -4,6 +4,9 @@ once.
 
 from __future__ import annotations
 
+import ast
+from importlib.resources import files
+
 import pytest
 
 from kbcore.context.capacity import MAX_INHERITED
@@ -11,6 +14,8 @@ from kbcore.context.proofs.proofs import MAX_ELSEWHERE
 from kbcore.context.text.draft import MAX_CITED_PREMISES
 from kbcore.context.text.drafts import MAX_NAMED
 from kbcore.embed import KnowledgeBase, open_kb
+from kbcore.errors import InvalidInput
+from kbtypes.windows import ADAPTER_PREDICATES
 
 
 @pytest.fixture
@@ -36,12 +41,8 @@ def test_a_condition_with_not_that_is_not_met_is_named(kb):
     assert unmet(kb, "free(bob)") == [["not ill(bob)"]]
     assert unmet(kb, "free(cy)") == [["person(cy)"]]
     assert lines(kb, "free(ann)") == [
-        "Goal free(ann):",
-        "No answer is known. Unmet conditions: not busy(ann).",
-        "person(ann).",
-    ] or lines(kb, "free(ann)") == [
-        "No answer is known. Unmet conditions: not busy(ann).",
-        "person(ann).",
+        "No answer is known, because ann · busy.",
+        "ann · person",
     ]
 
 
@@ -61,8 +62,8 @@ def test_a_denied_goal_and_contradicted_answers(kb):
     kb.tell("p(a). q(a) [confidence=0.1]. ~q(a) [confidence=0.9]. r(a).")
     kb.prioritize("r", ["a"], priority=1.0)
     shown = lines(kb, "r(a)", "not p(a)", "q(a)")
-    assert shown[shown.index("Goal not p(a):") + 1] == "This does not hold."
-    assert shown[shown.index("Goal q(a):") + 1] == "One contradicted answer is left out."
+    assert shown[shown.index("Goal: it is not known that a · p") + 1] == "This does not hold."
+    assert shown[shown.index("Goal: a · q") + 1] == "One contradicted answer is left out."
 
 
 def test_answers_that_do_not_fit_are_mentioned(kb):
@@ -87,7 +88,7 @@ def test_a_premise_with_notes_keeps_its_line(kb):
     kb.teach("happy(?x) :- likes(?x, ?y), has(?x, ?y).")
     kb.tell("likes(ann, tea) [confidence=0.5]. has(ann, tea).")
     assert lines(kb, "happy(ann)") == [
-        "happy(ann).  % confidence 0.5; because likes(ann, tea), has(ann, tea)",
+        "ann · happy (confidence 0.5) because ann likes tea and ann has tea",
         "ann likes tea (confidence 0.5).",
     ]
 
@@ -110,7 +111,9 @@ def test_a_conclusion_has_the_evidence_of_its_facts(kb):
     ]
     assert len(uncited) == 30 - MAX_CITED_PREMISES
     assert all(f"likes {entry.args[1]} [" in window.text for entry in uncited)
-    assert window.text.count("likes thing") == len(uncited)
+    reason, *others = window.text.splitlines()
+    assert reason.count("likes thing") == MAX_NAMED
+    assert "\n".join(others).count("likes thing") == len(uncited)
 
 
 def test_a_reason_names_a_limited_number_of_premises(kb):
@@ -156,6 +159,73 @@ def test_fillers_have_a_heading_of_their_own(kb):
         "color(sky, blue).",
     ]
     natural = kb.context(**asked, format="natural").text
-    assert natural.splitlines() == ["ann likes tea.", "Other facts:", "color(sky, blue)."]
+    assert natural.splitlines() == ["ann likes tea.", "Other facts:", "sky · color: blue"]
     alone = kb.context().text.splitlines()
     assert sorted(alone) == ["color(sky, blue).", "likes(ann, tea)."]
+
+
+def test_a_text_that_is_in_the_window_has_no_footnote(kb):
+    id = kb.add_episode("ann", "I like tea.", at="2026-02-10T10:00:00Z").episode.id
+    kb.tell("likes(ann, tea)", evidence=[id])
+    kb.tell("said", ["ann", "I like tea.", "2026-02-10T10:00:00Z"], evidence=[id])
+    for query in ("does ann like tea?", "who said what?"):
+        window = kb.context(query=query, citations="text", format="natural", fill="salience")
+        assert sorted(line for line in window.text.splitlines() if "facts" not in line) == [
+            "10 Feb 2026, ann: I like tea. [1]",
+            "ann likes tea [1].",
+        ]
+    assert kb.context(goals="likes(ann, ?x)", citations="text").text.splitlines() == [
+        "% Goal: likes(ann, ?x)",
+        "likes(ann, tea).  % [1]",
+        "% [1] 10 Feb 2026, ann: I like tea.",
+    ]
+
+
+def test_changes_keep_the_times_of_the_session(kb):
+    kb.tell("likes(ann, tea)", valid_until="2150-01-01T10:30:00Z")
+    kb.context(session="s", format="natural", times="minute")
+    kb.tell("likes(ann, rum)", valid_until="2150-01-01T11:45:00Z")
+    assert kb.context_diff("s").text == "New: ann likes rum (until 1 Jan 2150 11:45)."
+    kb.tell("likes(ann, gin)", valid_until="2150-01-01T11:45:00Z")
+    assert kb.context_diff("s", times="day").text == "New: ann likes gin (until 1 Jan 2150)."
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("times", "hour"), ("citations", "all"), ("citations", 1)]
+)
+def test_unknown_values_of_options_are_errors(kb, option, value):
+    with pytest.raises(InvalidInput, match=f"{option}: must be"):
+        kb.context(**{option: value})
+
+
+def test_data_of_adapters_is_left_out_unless_it_is_named(kb):
+    for name in ADAPTER_PREDICATES:
+        kb.tell(name, ["key", "some tea"])
+    kb.tell("likes(ann, tea)")
+    kb.teach("stored(?x) :- langgraph_item(?_k, ?x).")
+    for options in (
+        {},
+        {"query": "tea"},
+        {"query": "tea", "min_coverage": 0.1, "fill": "salience"},
+    ):
+        window = kb.context(**options)
+        assert [entry.predicate for entry in window.entries] == ["likes"]
+        assert window.available == 1
+    (conclusion,) = kb.context(goals="stored(?x)").entries
+    assert conclusion.predicate == "stored"
+    for named in (
+        {"predicates": ["agent_item"]},
+        {"goals": "agent_item(?x, ?y)"},
+        {"buckets": {"items": ["agent_item"]}, "fill": "none", "query": "tea"},
+    ):
+        assert "agent_item" in [entry.predicate for entry in kb.context(**named).entries]
+
+
+def test_the_predicates_of_the_adapters_are_known():
+    folder = files("kbcore_client") / "adapters"
+    found = set()
+    for module in ("openai_agents.py", "langgraph.py"):
+        for statement in ast.parse((folder / module).read_text(encoding="utf-8")).body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
+                found.update(ast.literal_eval(statement.value))
+    assert found == ADAPTER_PREDICATES

@@ -50,8 +50,7 @@ _DEPRECATION = {
     asks=True,
     tool=Tool(
         name="context",
-        description="Facts for a prompt: matches of query, premises of goals; fill=salience "
-        "adds more.",
+        description="Facts for a prompt by query and goals; fill=salience: more.",
         takes=(
             "query",
             "asker",
@@ -70,6 +69,7 @@ _DEPRECATION = {
             "maxFactsPerPredicate",
             "relevanceBuckets",
             "citations",
+            "times",
         ),
         gives=("windowId", "entries?", "formattedText?"),
         profile="default",

@@ -46,7 +46,7 @@ from kbserver.schemas.ingest import (
     errors=OF_MODELS,
     tool=Tool(
         name="ingest",
-        description="Store what a text or messages state; gives a window.",
+        description="Store what texts state; gives a window.",
         takes=(
             "text",
             "speaker",

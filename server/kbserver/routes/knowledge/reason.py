@@ -176,7 +176,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     paged=True,
     tool=Tool(
         name="query",
-        description="Match stored facts, no rules; ?x matches anything.",
+        description="Match stored facts, no rules.",
         takes=(*ATOM_OR_TEXT, "scope", "contains", "limit"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
@@ -288,7 +288,7 @@ def slow_goals() -> Response:
     paged=True,
     tool=Tool(
         name="predicates",
-        description="Predicates: arity, counts of facts and rules. Start here.",
+        description="Predicates, with counts of facts and rules. Start here.",
         body=work.PredicatesToolBody,
         takes=("prefix", "scope", "limit"),
         answer=work.ToolPredicates,
