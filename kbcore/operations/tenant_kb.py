@@ -54,6 +54,7 @@ from kbcore.state.changes import (
     Change,
     Declare,
     Delta,
+    EndFacts,
     RetractFact,
     RetractPattern,
     RetractRule,
@@ -219,6 +220,8 @@ class TenantKB(
             changes.insert(0, AddEpisodes(episodes))
         if supports is not None and supports.known:
             changes.append(AddEvidence(supports.known))
+        if supports is not None and supports.ended:
+            changes.append(EndFacts(supports.ended))
         if declarations:
             changes.append(Declare(tuple(declarations)))
         if not facts and not changes:
