@@ -60,8 +60,8 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How an answer is read: the known names, the scope and metadata of its facts, and whether it
-    may have rules.
+    """Options of reading an answer: the known names, the scope and metadata of its facts, and
+    whether it may have rules.
 
     `origin_of` returns the origin of a statement. `declared` are the declared predicates, and
     `event_id` returns the ids of events.

@@ -208,9 +208,9 @@ def judge(
         elif (fact.predicate, fact.args, not fact.positive) in stated:
             extracted.contradictions.append(Contradicted(fact, "text"))
     extracted.facts = usable
-    kept = {_signed_atom(fact) for fact in usable}
+    names = {_signed_atom(fact) for fact in usable}
     for each in extracted.replacements:
-        if _signed_atom(each.fact) not in kept:
+        if _signed_atom(each.fact) not in names:
             continue
         if _stored(rows, each.replaced) is None:
             reason = f"replaces: {print_atom(each.replaced)} is not stored"

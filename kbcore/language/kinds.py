@@ -1,4 +1,4 @@
-"""The facts that one entry of a model's answer stands for, by its kind.
+"""Facts that an entry of a model's answer stands for, by its kind.
 
 Events, plans and instructions become facts of the vocabulary in `memory.kb`. A statement about a
 later day is a plan from now on, and holds from that day.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from kbcore.context.text.phrases import words
 from kbcore.errors import InvalidInput
-from kbcore.language.speech import Origin, day_of
+from kbcore.language.speech import Origin, day_of, has_day
 from kbcore.timestamps import instant
 
 STATE, EVENT, PREFERENCE, PLAN, INSTRUCTION = "state", "event", "preference", "plan", "instruction"
@@ -33,7 +33,7 @@ FIRST_PERSON = frozenset(("i", "me", "my", "mine", "myself"))
 PRONOUNS = FIRST_PERSON.union(
     ("you", "your", "yours", "yourself", "he", "him", "his", "himself", "she", "her", "hers"),
     ("herself", "it", "its", "itself", "we", "us", "our", "ours", "ourselves", "they", "them"),
-    ("their", "theirs", "themselves", "this", "that", "these", "those", "someone", "somebody"),
+    ("their", "theirs", "themselves", "this", "that", "these", "those", "someone"),
 )
 
 _DAY = re.compile(r"(\d{4})(?:-(\d\d))?")
@@ -94,7 +94,9 @@ def day(field: str, value: object) -> int | None:
     try:
         if not isinstance(text, str):
             raise ValueError("must be a text such as 2026-01-31")
-        return instant(text)
+        if not has_day(at := instant(text)):
+            raise ValueError("must be in the years 1 to 9999")
+        return at
     except ValueError as error:
         raise InvalidInput.at(field, str(error)) from None
 

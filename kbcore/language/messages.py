@@ -69,7 +69,7 @@ class Passage:
 
     `words` is where the words begin, after a name as in `ann: hello`. `at` is the given time, in
     epoch milliseconds, and `message` the number of the message, from 0. `is_named` is False for
-    words of nobody in particular, which count as those of the user.
+    words of an unknown speaker, which count as those of the user.
     """
 
     start: int

@@ -22,6 +22,8 @@ from kbplanner.ir.terms import Atom
 from kbplanner.pacing import paced
 from kbtypes.episodes import Episode
 
+SAID_ARITY = 3
+
 MAX_SAID = 10
 """Maximum number of facts and of episodes that are the evidence for one answer."""
 
@@ -49,16 +51,19 @@ def said_about(
     BudgetExceeded.
     """
     index = LexicalIndex.of(tenant)
-    found: list[Row] = []
+    facts: list[Row] = []
     for partition in partitions:
         for stored, row, _ in index.search(partition, question, MAX_SAID, budget, [EPISODE]):
+            if stored.schema.arity != SAID_ARITY:
+                continue
             args = tenant.engine.texts(stored.relation.rows(array("I", [row])))
-            found += rows(Atom(EPISODE, tuple(args), stored.schema.positive))
+            facts += rows(Atom(EPISODE, tuple(args), stored.schema.positive))
     tenant.note_episodes()
     latest = deque(paced(tenant.episodes, budget.yield_now), MAX_EPISODES_SEARCHED)
-    told = {(row["args"][0], row["args"][1]) for row in found if len(row["args"]) == 3}
+    stored_texts = {(row["args"][0], row["args"][1]) for row in facts}
     best = _best(latest, question, budget)
-    return [*found, *(_row(each) for each in best if (each.speaker, each.text) not in told)]
+    more = (each for each in best if (each.speaker, each.text) not in stored_texts)
+    return [*facts, *map(_row, more)]
 
 
 def _best(episodes: Iterable[Episode], question: str, budget: Budget) -> list[Episode]:

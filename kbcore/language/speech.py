@@ -7,12 +7,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from itertools import chain, islice
 
 from kbcore.language.messages import ROLES, Passage, Span, Transcript
 
 MAX_EARLIER_TURNS = 3
 """Turns before a chunk of text that its prompt shows as context."""
+
+MAX_PEOPLE = 30
+"""Names of people in a prompt."""
+
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The first and the last time that have a day with four digits of the year."""
 
 MAX_EARLIER_CHARS = 600
 """Maximum length of an earlier turn in a prompt; a longer one is cut."""
@@ -64,7 +71,7 @@ class Speech:
         passages = transcript.passages
         self._starts = [passage.start for passage in passages]
         named = (each.speaker for each in passages if each.is_named and each.speaker not in ROLES)
-        self.people = list(dict.fromkeys([*named, *people]))
+        self.people = list(islice(dict.fromkeys(chain(named, people)), MAX_PEOPLE))
 
     def turns(self, start: int, end: int) -> list[Turn]:
         """Return the turns in a span of the text."""
@@ -94,10 +101,15 @@ class Speech:
         ]
 
     def origin(self, span: Span) -> Origin:
-        """Return the origin of a statement with a span of the text."""
-        low, high = next(iter(self._spans(*span)), (0, 1))
-        speaker, at = self._speaker(self._transcript.passage(low))
-        return Origin(speaker, at, self._episode_of((low, high)), span)
+        """Return the origin of a statement with a span of the text; a span of several speakers has
+        an unknown one.
+        """
+        parts = list(self._spans(*span)) or [(0, 1)]
+        passages = [each for part in parts for each in self._passages(*part)]
+        speaker, at = self._speaker(self._transcript.passage(parts[0][0]))
+        if any(self._speaker(each)[0] != speaker for each in passages):
+            speaker = None
+        return Origin(speaker, at, self._episode_of(parts[0]), span)
 
     def time(self, spans: Iterable[Span]) -> int | None:
         """Return the earliest given time of spans of the text, None if none is given."""
@@ -115,17 +127,20 @@ class Speech:
         return self._transcript.text[max(low, passage.words) : min(high, passage.end)]
 
     def _speaker(self, passage: Passage) -> tuple[str | None, int | None]:
+        at = passage.at if passage.at is None or has_day(passage.at) else None
         if not passage.is_named:
-            return None, passage.at
-        return passage.speaker, self.now if passage.at is None else passage.at
+            return None, at
+        return passage.speaker, self.now if passage.at is None else at
+
+
+def has_day(at: int) -> bool:
+    """Return True if a time in epoch milliseconds is in the years 1 to 9999."""
+    return FIRST_MS <= at <= LAST_MS
 
 
 def day_of(at: int) -> str:
-    """Return the day of a time in epoch milliseconds, in UTC, as `2026-09-08`.
-
-    Raises OverflowError outside the years 1 to 9999.
-    """
-    return _utc(at).strftime("%Y-%m-%d").rjust(10, "0")
+    """Return the day of a time in epoch milliseconds that has one, in UTC, as `2026-09-08`."""
+    return _utc(at).date().isoformat()
 
 
 def day_in_words(at: int) -> str:
@@ -137,7 +152,7 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 
 def _utc(at: int) -> datetime:
-    return datetime.fromtimestamp(at // 1000, timezone.utc)
+    return datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=at)
 
 
 def _shortened(text: str) -> str:

@@ -156,7 +156,7 @@ def _in_words(phrase: Phrase | None, args: Sequence[str]) -> str | None:
 def _example(
     tenant: Tenant, partitions: Sequence[Partition], signature: tuple[str, int]
 ) -> str | None:
-    """Return a stored fact of a predicate as text; None if there is none, or it is long."""
+    """Return a stored fact of a predicate as text; None without one, or if it is long."""
     for partition in partitions:
         for stored in partition.named(*signature, True):
             rows, ids = stored.relation.match([0] * signature[1], limit=1)

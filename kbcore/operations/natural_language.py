@@ -24,7 +24,7 @@ from kbcore.language.extract import (
 from kbcore.language.messages import ROLES, Message, Source, Span, Transcript
 from kbcore.language.reading import SignedAtom, Taken, read_statements_of, said_in
 from kbcore.language.said import said_about
-from kbcore.language.speech import MAX_EARLIER_TURNS, Speech, Turn
+from kbcore.language.speech import MAX_EARLIER_TURNS, MAX_PEOPLE, Speech, Turn
 from kbcore.language.synthesize import (
     MAX_QUESTION_CHARS,
     KnowledgeSource,
@@ -53,9 +53,6 @@ from kbtypes.windows import ContextDiff, Window
 
 FACTS_PER_YIELD = 100
 """Facts dated between two calls of `yield_now`: about a millisecond."""
-
-MAX_PEOPLE = 20
-"""Speakers whose names a prompt lists, of the most episodes."""
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
@@ -211,8 +208,8 @@ class NaturalLanguage(TenantHandle, ABC):
 
         def said(tenant: Tenant, budget: Budget) -> list[Row]:
             def rows(atom: Atom) -> list[Row]:
-                found = self._answers(tenant, Literal(atom), replace(options, limit=1), budget)
-                return [row for _, partition_rows in found for row in partition_rows]
+                answers = self._answers(tenant, Literal(atom), replace(options, limit=1), budget)
+                return [row for _, partition_rows in answers for row in partition_rows]
 
             partitions = self._partitions(tenant, scope)
             return said_about(tenant, partitions, question, budget, rows)

@@ -248,6 +248,7 @@ def test_where_no_fact_is_replaced_both_stay(bench: Bench, replaces: Any, reason
         ),
         (entry("p", "mia", since="soon"), "since: must be epoch milliseconds or an ISO 8601"),
         (entry("p", "mia", since=5), "since: must be a text such as"),
+        (entry("p", "mia", since="0001-01-01T00:00:00+05:00"), "since: must be in the years"),
         (entry("p", "mia", since="2026-02-30"), "since: is not a time"),
         (entry("p", "mia", since="2026-02-03", until="2026-02-03"), "until: must be after since"),
         (entry("p", "mia", until="2026-02-03"), "until: must be after since"),
@@ -287,6 +288,24 @@ def test_i_of_nobody_in_particular_is_rejected(bench: Bench) -> None:
     assert [each.reason for each in done.rejected] == [
         'args[0]: "I" is a pronoun, and the speaker is not known'
     ]
+
+
+def test_an_instruction_without_a_sentence_of_its_own_has_no_speaker(bench: Bench) -> None:
+    wish = entry("instruction", "mia", "obey", kind="instruction")
+    bench.model.then([{"facts": [wish]}])
+    turns = [
+        {"role": "user", "content": "Hello.", "at": AT},
+        {"role": "user", "name": "leo", "content": "She wants it.", "at": AT},
+    ]
+    done = bench.kb.ingest(turns, speaker="mia")
+    assert bench.kb.ask("instruction(?who, ?what)") == []
+    assert done.extracted is not None
+    assert len(done.extracted.rejected) == 1
+
+
+def test_a_time_that_has_no_day(bench: Bench) -> None:
+    done = bench.read("I ran.", entry("ran", "mia", kind="event"), at=8_000_000_000_000_000)
+    assert [fact.args[1:] for fact in done.facts] == [("mia", "ran", "2026-09-10")]
 
 
 @pytest.mark.parametrize("name", ["US", "IT", "Ida", "Mine Kafon", "thistle"])

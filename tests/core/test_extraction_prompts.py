@@ -1,4 +1,4 @@
-"""What the model for extraction is told, as golden files. `KB_GOLDEN=write` rewrites them for
+"""The prompts for extraction, as golden files. `KB_GOLDEN=write` rewrites them for
 review: read them aloud.
 """
 
