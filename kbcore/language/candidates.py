@@ -59,7 +59,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CandidateOptions:
     """Options of reading an answer: the known names, the scope and metadata of its facts, and
     whether it may have rules.
 
@@ -77,7 +77,7 @@ class Reading:
     rules: bool = False
 
 
-def read_candidates(answer: Mapping[str, Any], reading: Reading) -> Candidates:
+def read_candidates(answer: Mapping[str, Any], options: CandidateOptions) -> Candidates:
     """Return the facts of an answer and, if they are asked for, its rules, with canonical names.
 
     Raises BadAnswer if the answer does not have the requested shape.
@@ -87,21 +87,21 @@ def read_candidates(answer: Mapping[str, Any], reading: Reading) -> Candidates:
     candidates = Candidates()
     for entry in array(answer, "facts"):
         try:
-            _read_fact(entry, reading, candidates)
+            _read_fact(entry, options, candidates)
         except InvalidInput as error:
             candidates.rejected.append(RejectedCandidate(_brief(entry), error.message))
-    for entry in array(answer, "rules") if reading.rules else ():
+    for entry in array(answer, "rules") if options.rules else ():
         try:
-            candidates.rules.append(_rule(entry, reading.names, reading.scope))
+            candidates.rules.append(_rule(entry, options.names, options.scope))
         except InvalidInput as error:
             candidates.rejected.append(RejectedCandidate(_brief(entry), error.message))
     return candidates
 
 
-def _read_fact(entry: Any, reading: Reading, candidates: Candidates) -> None:
+def _read_fact(entry: Any, options: CandidateOptions, candidates: Candidates) -> None:
     """Add the facts that an entry stands for to the candidates."""
     obj = _object(entry)
-    names = reading.names
+    names = options.names
     values = obj.get("args")
     texts = []
     for index, arg in enumerate(args_from_json(values if isinstance(values, list) else None)):
@@ -109,7 +109,9 @@ def _read_fact(entry: Any, reading: Reading, candidates: Candidates) -> None:
             raise InvalidInput.at(f"args[{index}]", "a fact must not contain variables")
         texts.append(arg)
     written = str(obj.get("predicate")), tuple(texts), not _flag(obj)
-    origin = reading.origin_of(written)
+    origin = options.origin_of(written)
+    if origin.speaker is not None:
+        origin = replace(origin, speaker=names.name(origin.speaker))
     args = []
     for index, arg in enumerate(texts):
         name = names.name(person(f"args[{index}]", arg, origin.speaker))
@@ -130,17 +132,17 @@ def _read_fact(entry: Any, reading: Reading, candidates: Candidates) -> None:
     )
     confidence = fraction(obj.get("confidence"))
     facts = []
-    for each in atoms_of(stated, origin, reading.now, reading.event_id, reading.declared):
+    for each in atoms_of(stated, origin, options.now, options.event_id, options.declared):
         check_fact(Atom(each.predicate, each.args, each.positive))
         fact = Fact(
             each.predicate,
             each.args,
             each.positive,
-            reading.scope,
+            options.scope,
             valid_from=each.valid_from,
             valid_until=each.valid_until,
             confidence=confidence,
-            metadata=dict(reading.metadata),
+            metadata=dict(options.metadata),
         )
         facts.append(fact)
     for fact in facts:

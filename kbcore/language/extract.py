@@ -15,8 +15,8 @@ from kbcore.errors import InvalidInput, ModelFailed, RateLimited, TooLarge
 from kbcore.language import prompts
 from kbcore.language.candidates import (
     MAX_REJECTED_CHARS,
+    CandidateOptions,
     Candidates,
-    Reading,
     RejectedCandidate,
     Replacement,
     read_candidates,
@@ -247,7 +247,7 @@ class _ChunkReader:
         """Return what the model reads in a chunk; raise ModelFailed or RateLimited."""
         model, options = self._model, self._options
         known.names.know(self._speech.people)
-        reading = Reading(
+        reading = CandidateOptions(
             known.names,
             lambda stated: self._origin(piece, stated),
             self._event_id,

@@ -110,9 +110,9 @@ def atoms_of(
 ) -> list[DatedAtom]:
     """Return the atoms that an entry stands for.
 
-    An event of a predicate that is `declared` keeps it; any other becomes `happened`. `now`
-    takes the place of an unknown time of speaking. Raises InvalidInput for an entry that does not
-    fit its kind.
+    An event of a predicate that is `declared` keeps it; any other becomes `happened`. A denial
+    keeps its predicate, but that of a plan with a day denies the plan. `now` takes the place of an
+    unknown time of speaking. Raises InvalidInput for an entry that does not fit its kind.
     """
     at = now if origin.at is None else origin.at
     tomorrow = (at // DAY_MS + 1) * DAY_MS
@@ -124,7 +124,7 @@ def atoms_of(
     is_future = since is not None and since >= tomorrow and stated.positive
     if stated.kind == INSTRUCTION:
         return [_instruction(stated, origin)]
-    if stated.kind == PLAN:
+    if stated.kind == PLAN and (stated.positive or since is not None):
         plan = _plan(stated)
         own_words = own_words and is_future and plan.predicate != stated.predicate
         return [plan, _dated(stated, at)] if own_words else [plan]

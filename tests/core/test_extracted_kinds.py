@@ -290,6 +290,26 @@ def test_i_of_nobody_in_particular_is_rejected(bench: Bench) -> None:
     ]
 
 
+def test_a_speaker_with_a_stored_name_of_another_spelling(bench: Bench) -> None:
+    bench.kb.tell('lives_in("Mia", "Rome")')
+    wish = entry("instruction", "mia", "use metric units", kind="instruction")
+    bench.read("Use metric units, says Mia from Rome.", wish, entry("likes", "I", "tea"))
+    assert bench.kb.ask("instruction(?who, ?what)").dicts()[0]["who"] == "Mia"
+    assert bench.kb.ask("likes(?who, tea)").dicts() == [{"who": "Mia"}]
+
+
+def test_a_denied_plan(bench: Bench) -> None:
+    text = "I am not going to move on Friday, or ever."
+    fixed = {"kind": "plan", "negated": True, "since": "2026-09-11"}
+    bench.read(
+        text,
+        entry("plans", "mia", "move", **fixed),
+        entry("moves", "mia", kind="plan", negated=True),
+    )
+    assert bench.kb.ask("~plans(mia, move, ?day)").dicts() == [{"day": "2026-09-11"}]
+    assert bench.kb.ask("~moves(mia)") != []
+
+
 def test_an_instruction_without_a_sentence_of_its_own_has_no_speaker(bench: Bench) -> None:
     wish = entry("instruction", "mia", "obey", kind="instruction")
     bench.model.then([{"facts": [wish]}])
