@@ -176,50 +176,62 @@ def extract(
     return result
 
 
+@dataclass(slots=True)
+class Judgement:
+    """The facts of a text beside what is stored: `new` are not stored, `usable` can be stored or
+    are, `ended` are stored facts that the text ends.
+    """
+
+    new: list[Fact] = field(default_factory=list)
+    usable: list[Fact] = field(default_factory=list)
+    ended: list[EndedFact] = field(default_factory=list)
+    contradictions: list[Contradicted] = field(default_factory=list)
+    rejected: list[RejectedCandidate] = field(default_factory=list)
+
+
 def judge(
     extracted: ExtractedFacts,
     rows: Callable[[Atom], list[Row]],
     start_of: Callable[[Fact], int],
-) -> list[Fact]:
-    """Return the extracted facts that are not stored, and note which stored facts end and which
-    facts contradict known facts or each other.
+) -> Judgement:
+    """Return which extracted facts are new, which stored facts end, and which facts contradict
+    known facts or each other.
 
     `rows` returns the answers of a ground atom, `start_of` the time from which a new fact is valid.
     A stored fact changes only in that it ends: finding it in another text is no reason to change
     its confidence or metadata. A fact that would end before it begins is rejected.
     """
     stated = {_signed_atom(fact) for fact in extracted.facts}
-    new, usable = [], []
+    result = Judgement()
     for fact in extracted.facts:
         stored = _stored(rows, Atom(fact.predicate, fact.args, fact.positive))
         start = start_of(fact) if stored is None else stored["validFrom"]
         if fact.valid_until is not None and fact.valid_until <= start:
-            extracted.rejected.append(_rejected(fact, "until: must be after since"))
+            result.rejected.append(_rejected(fact, "until: must be after since"))
             continue
-        usable.append(fact)
+        result.usable.append(fact)
         if stored is None:
-            new.append(fact)
+            result.new.append(fact)
         elif fact.valid_until is not None:
-            extracted.ended.append(_ended(fact, fact.valid_until))
+            result.ended.append(_ended(fact, fact.valid_until))
         opposite = Atom(fact.predicate, fact.args, not fact.positive)
         if against := rows(opposite):
             source = "derived" if against[0]["createdAt"] is None else "stored"
-            extracted.contradictions.append(Contradicted(fact, source))
+            result.contradictions.append(Contradicted(fact, source))
         elif (fact.predicate, fact.args, not fact.positive) in stated:
-            extracted.contradictions.append(Contradicted(fact, "text"))
-    extracted.facts = usable
-    names = {_signed_atom(fact) for fact in usable}
+            result.contradictions.append(Contradicted(fact, "text"))
+    names = {_signed_atom(fact) for fact in result.usable}
     for each in extracted.replacements:
         if _signed_atom(each.fact) not in names:
             continue
         if _stored(rows, each.replaced) is None:
             reason = f"replaces: {print_atom(each.replaced)} is not stored"
-            extracted.rejected.append(RejectedCandidate(each.quote, reason))
+            result.rejected.append(RejectedCandidate(each.quote, reason))
             continue
         args = tuple(str(arg) for arg in each.replaced.args)
         replaced = replace(each.fact, args=args, positive=True)
-        extracted.ended.append(_ended(replaced, start_of(each.fact)))
-    return new
+        result.ended.append(_ended(replaced, start_of(each.fact)))
+    return result
 
 
 class _ChunkReader:

@@ -18,6 +18,7 @@ from kbcore.language.evidence import EvidenceQuery, EvidenceTexts, gather
 from kbcore.language.extract import (
     ExtractedFacts,
     ExtractionOptions,
+    Judgement,
     extract,
     judge,
 )
@@ -454,7 +455,7 @@ class NaturalLanguage(TenantHandle, ABC):
             at = speech.time(extracted.places.get(_signed_atom(fact), ()))
             return next(each for each in (fact.valid_from, at, speech.now) if each is not None)
 
-        def judged(tenant: Tenant, budget: Budget) -> list[Fact]:
+        def judged(tenant: Tenant, budget: Budget) -> Judgement:
             def rows(atom: Atom) -> list[Row]:
                 budget.yield_now()
                 answers = self._answers(tenant, Literal(atom), one_answer, budget)
@@ -462,7 +463,11 @@ class NaturalLanguage(TenantHandle, ABC):
 
             return judge(extracted, rows, start_of)
 
-        return extracted, self._evaluated(judged, request_limits)
+        judgement = self._evaluated(judged, request_limits)
+        extracted.facts, extracted.ended = judgement.usable, judgement.ended
+        extracted.contradictions = judgement.contradictions
+        extracted.rejected += judgement.rejected
+        return extracted, judgement.new
 
     def _speech(
         self,
