@@ -269,10 +269,10 @@ class _ChunkReader:
             {"extracted": True, "provider": model.name, "model": model.model},
             options.rules,
         )
-        own = self._instructions(piece.text, options.context) or prompts.EXTRACT
+        own = self._instructions(piece.text, options.context) or (prompts.EXTRACT + prompts.KINDS)
         return ask_json(
             model,
-            own + prompts.KINDS + (prompts.RULES if options.rules else ""),
+            own + (prompts.RULES if options.rules else ""),
             prompts.extraction(
                 self._speech.turns(piece.start, piece.end),
                 known,
