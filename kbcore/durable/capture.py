@@ -19,7 +19,7 @@ from kbcore.state.rulebook import ParsedRule
 from kbcore.state.subscriptions import StoredSubscription
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine, Relation
-from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.schema import RelationSchema
 from kbtypes.episodes import Episode
 
@@ -52,7 +52,7 @@ class TenantState:
     now: int
     scopes: list[str]
     rules: list[ParsedRule]
-    phrases: list[Phrase]
+    declarations: list[Declaration]
     transactions: Mapping[str, int]
     answered: list[list[object]]
     engine: Engine
@@ -189,7 +189,7 @@ def _state(tenant: Tenant) -> TenantState:
         tenant.at(0),
         [partition.name for partition in tenant.partitions() if partition.name is not None],
         tenant.rules.all(),
-        [known.phrase for known in tenant.rules.phrases()],
+        [known.declaration for known in tenant.rules.declarations()],
         tenant.committed.all(),
         tenant.answered.all(),
         tenant.engine,

@@ -32,7 +32,7 @@ from kbcore.state.changes import (
     ChangeKeys,
     ChangeSet,
     Decision,
-    DeclarePhrases,
+    Declare,
     DropScope,
     EndedFact,
     EndFacts,
@@ -62,19 +62,19 @@ from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhoo
 from kbplanner.ir.operators import FUNCTION_LIST
 from kbplanner.ir.terms import Rule, Variable
 from kbplanner.pacing import YieldNow, in_parts, paced
-from kbplanner.syntax.parser import parse_phrase, parse_rule
-from kbplanner.syntax.printer import print_phrase, print_rule
+from kbplanner.syntax.parser import parse_declaration, parse_rule
+from kbplanner.syntax.printer import print_declaration, print_rule
 from kbplanner.syntax.scanner import with_quotes
 
 CHANGES = 1
 """Record type of a change set."""
 
-VERSION = 9
+VERSION = 10
 """Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
 keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`,
 `unsubscribe`, `delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored
-ones, 9 `late` facts and agents of episodes.
+ones, 9 `late` facts and agents of episodes, 10 inputs among the `phrases`.
 """
 
 
@@ -493,8 +493,10 @@ _CODECS = {
         AssertRules, RecordMember("rules", "rules", ListCodec(Codec(encode_rule, decode_rule)))
     ),
     "phrases": ObjectCodec(
-        DeclarePhrases,
-        RecordMember("phrases", "phrases", ListCodec(Codec(print_phrase, parse_phrase))),
+        Declare,
+        RecordMember(
+            "phrases", "declarations", ListCodec(Codec(print_declaration, parse_declaration))
+        ),
     ),
     "retract": ObjectCodec(RetractFact, RecordMember("a", "args", _TUPLE), *_TARGET),
     "retractPattern": ObjectCodec(

@@ -24,8 +24,8 @@ from kbcore.state.partition import RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.syntax.parser import parse_phrase
-from kbplanner.syntax.printer import print_phrase
+from kbplanner.syntax.parser import parse_declaration
+from kbplanner.syntax.printer import print_declaration
 from kbtypes.episodes import Episode
 
 CHUNK_ROWS = 1000
@@ -128,7 +128,7 @@ def _head(state: TenantState, yield_now: Callable[[], None]) -> bytes:
         "now": state.now,
         "scopes": state.scopes,
         "rules": rules,
-        "phrases": [print_phrase(phrase) for phrase in state.phrases],
+        "phrases": [print_declaration(each) for each in state.declarations],
         "transactions": state.transactions,
         "answered": state.answered,
     }
@@ -287,8 +287,8 @@ class Restorer:
                 self._tenant.need_partition(scope)
             for rule in body["rules"]:
                 self._tenant.rules.add(decode_rule(rule))
-            for phrase in body.get("phrases", ()):  # older snapshots have none
-                self._tenant.rules.declare(parse_phrase(phrase))
+            for declared in body.get("phrases", ()):  # older snapshots have none
+                self._tenant.rules.declare(parse_declaration(declared))
             self._tenant.committed.restore(body.get("transactions", {}).items())
             self._tenant.answered.restore(body.get("answered", ()))
             self._tenant.purges.restore(body.get("purges", ()))

@@ -15,6 +15,7 @@ _BREAK = re.compile(
     r"(?<=[.!?\u3002\uff01\uff1f])[\s\"')\]]*\s|(?<=[\u3002\uff01\uff1f])|\n\s*\n|\n(?=\s*[-*\u2022])"
 )
 _SPACE = re.compile(r"\s")
+_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 
 OVERLAP_DIVISOR = 8
 """At most this fraction (1/8) of a chunk is repeated from the previous chunk."""
@@ -72,6 +73,34 @@ def parts(
         start = cut
     if end > start:
         yield start, end
+
+
+def sentence_of(
+    text: str, start: int, end: int, fact: tuple[str, tuple[str, ...], bool]
+) -> tuple[int, int]:
+    """Return the span of the sentence of a piece of text that has most words of a fact.
+
+    Later arguments count a little more: the first one is often a pronoun in the text. The result
+    is the whole piece, from `start` up to `end`, if no sentence has any of the words.
+    """
+    predicate, args, _ = fact
+    weights = [(word, 0.5) for word in predicate.split("_")]
+    weights += [(arg, 1 + index / 10) for index, arg in enumerate(args)]
+    names = [
+        (re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE), weight)
+        for word, weight in weights
+        if word
+    ]
+    best, best_score = (start, end), 0.0
+    at = start
+    for stop in (*(match.start() for match in _SENTENCE.finditer(text, start, end)), end):
+        while at < stop and text[at].isspace():
+            at += 1
+        score = sum(weight for name, weight in names if name.search(text, at, stop))
+        if score > best_score:
+            best, best_score = (at, stop), score
+        at = stop
+    return best
 
 
 def _cut(text: str, start: int, goal: int, end: int) -> int:

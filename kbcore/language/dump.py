@@ -21,12 +21,12 @@ import orjson
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Row
 from kbcore.state.rulebook import stored_rule
-from kbplanner.ir.phrases import Definition, Phrase
+from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, Rule
 from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.parser import parse_rule
-from kbplanner.syntax.printer import print_fact, print_phrase, print_rule
+from kbplanner.syntax.printer import print_declaration, print_fact, print_rule
 from kbplanner.syntax.statements import Annotations
 
 KB, JSON_LINES = "kb", "jsonl"
@@ -93,17 +93,17 @@ def fact_entry(row: Row) -> dict[str, Any]:
 
 
 def definition_text(definition: Definition) -> str:
-    """Return a rule or phrase as a statement in the rule language."""
-    return print_phrase(definition) if isinstance(definition, Phrase) else print_rule(definition)
+    """Return a rule or declaration as a statement in the rule language."""
+    return print_rule(definition) if isinstance(definition, Rule) else print_declaration(definition)
 
 
 def rule_entry(rule: Definition) -> dict[str, Any]:
     """Return a rule as the JSON object of a line.
 
-    A rule that JSON cannot express is an object with `text`, and so is a phrase.
+    A rule that JSON cannot express is an object with `text`, and so is a declaration.
     """
-    if isinstance(rule, Phrase):
-        return {"text": print_phrase(rule)}
+    if not isinstance(rule, Rule):
+        return {"text": print_declaration(rule)}
     entry = rule_to_json(rule)
     try:
         is_expressible = rule_from_json(entry) == rule

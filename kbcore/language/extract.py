@@ -6,21 +6,33 @@ is reported and does not affect the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput, ModelFailed, RateLimited, TooLarge
 from kbcore.language import prompts
-from kbcore.language.candidates import Candidates, RejectedCandidate, read_candidates
-from kbcore.language.chunks import Chunk, chunks
+from kbcore.language.candidates import (
+    MAX_REJECTED_CHARS,
+    CandidateOptions,
+    Candidates,
+    RejectedCandidate,
+    Replacement,
+    read_candidates,
+)
+from kbcore.language.chunks import Chunk, chunks, sentence_of
+from kbcore.language.messages import Span
+from kbcore.language.reading import SignedAtom
+from kbcore.language.speech import Origin, Speech
 from kbcore.language.vocabulary import Vocabulary
 from kbcore.llm.model import LanguageModel
 from kbcore.llm.structured import ask_json
+from kbcore.state.changes import EndedFact
 from kbcore.state.facts import Fact, Row
 from kbplanner.ir.terms import Atom, Rule
 from kbplanner.syntax.diagnostics import counted
-from kbplanner.syntax.printer import print_rule
+from kbplanner.syntax.printer import print_atom, print_rule
 
 Look = Callable[[str], Vocabulary]
 """Function that returns the vocabulary of the knowledge base for a text."""
@@ -64,8 +76,10 @@ class ExtractedFacts:
     `truncated` is True if there was more than EXTRACTION_MAX_FACTS. `asserted` counts the facts
     that were new and have been stored, `known` those that were stored before and did not change,
     `discarded` those that a conflict strategy did not store; all are 0 unless storing was
-    requested. `places` are the chunks in which each fact was read, as spans of the text;
-    `episodes` the ids under which the text was stored with the facts.
+    requested. `places` are the sentences in which each fact was read, as spans of the text;
+    `episodes` the ids under which the text was stored with the facts. `replacements` are the stored
+    facts that facts of the text replace, and `ended` those facts and others whose end the text
+    states.
     """
 
     provider: str
@@ -80,9 +94,9 @@ class ExtractedFacts:
     asserted: int = 0
     known: int = 0
     discarded: int = 0
-    places: dict[tuple[str, tuple[str, ...], bool], list[tuple[int, int]]] = field(
-        default_factory=dict
-    )
+    places: dict[SignedAtom, list[Span]] = field(default_factory=dict)
+    replacements: list[Replacement] = field(default_factory=list)
+    ended: list[EndedFact] = field(default_factory=list)
     episodes: tuple[str, ...] = ()
 
     def refuse_rules(self, reason: str) -> None:
@@ -108,13 +122,15 @@ class ExtractionOptions:
 
 def extract(
     text: str,
+    speech: Speech,
     model: LanguageModel,
     look: Look,
     instructions: Instructions,
     config: Config,
     options: ExtractionOptions,
 ) -> ExtractedFacts:
-    """Return the facts and rules that a model extracts from a text.
+    """Return the facts and rules that a model extracts from a text, whose speakers and days
+    `speech` knows.
 
     Raises ModelFailed or RateLimited if every chunk failed, TooLarge for a text of too many chunks.
     """
@@ -128,21 +144,26 @@ def extract(
         )
     result = ExtractedFacts(model.name, model.model, chunks=len(pieces))
     deadline = model.clock.monotonic() + config.llm_request_timeout_ms / 1000
+    asker = _ChunkReader(text, speech, model, instructions, options, deadline)
     first_error: ModelFailed | RateLimited | None = None
     for piece in pieces:
-        known = _with(look(piece.text), result)
+        speakers = dict.fromkeys(
+            turn.speaker or "" for turn in speech.turns(piece.start, piece.end)
+        )
+        known = _with(look(" ".join([piece.text, *speakers])), result)
         try:
-            read = _read(piece, model, known, instructions, options, deadline)
+            read = asker.read(piece, known)
         except (ModelFailed, RateLimited) as error:
             first_error = first_error or error
             result.failures.append(ChunkFailure(piece.start, piece.end, error.code, error.message))
             continue
         result.facts = _merged(result.facts, read.facts)
-        for fact in read.facts:
-            key = fact.predicate, fact.args, fact.positive
-            result.places.setdefault(key, []).append((piece.start, piece.end))
+        for key, spans in read.spans.items():
+            of_key = result.places.setdefault(key, [])
+            of_key += [span for span in spans if span not in of_key]
         result.rules = list(dict.fromkeys([*result.rules, *read.rules]))
         result.rejected += read.rejected
+        result.replacements += read.replacements
         if (
             len(result.facts) > config.extraction_max_facts
             or len(result.rules) > config.extraction_max_facts
@@ -155,52 +176,143 @@ def extract(
     return result
 
 
-def judge(
-    facts: Sequence[Fact], rows: Callable[[Atom], list[Row]]
-) -> tuple[list[Fact], list[Contradicted]]:
-    """Return the extracted facts that are not stored, and those that contradict known facts or each
-    other.
-
-    `rows` returns the answers of a ground atom. A stored fact does not change: finding it in
-    another text is no reason to change its confidence, validity or metadata.
+@dataclass(slots=True)
+class Judgement:
+    """The facts of a text beside what is stored: `new` are not stored, `usable` can be stored or
+    are, `ended` are stored facts that the text ends.
     """
-    stated = {(fact.predicate, fact.args, fact.positive) for fact in facts}
-    new, contradicted = [], []
-    for fact in facts:
-        if not any(
-            row["createdAt"] is not None
-            for row in rows(Atom(fact.predicate, fact.args, fact.positive))
-        ):
-            new.append(fact)
-        against = rows(Atom(fact.predicate, fact.args, not fact.positive))
-        if against:
-            contradicted.append(
-                Contradicted(fact, "derived" if against[0]["createdAt"] is None else "stored")
-            )
+
+    new: list[Fact] = field(default_factory=list)
+    usable: list[Fact] = field(default_factory=list)
+    ended: list[EndedFact] = field(default_factory=list)
+    contradictions: list[Contradicted] = field(default_factory=list)
+    rejected: list[RejectedCandidate] = field(default_factory=list)
+
+
+def judge(
+    extracted: ExtractedFacts,
+    rows: Callable[[Atom], list[Row]],
+    start_of: Callable[[Fact], int],
+) -> Judgement:
+    """Return which extracted facts are new, which stored facts end, and which facts contradict
+    known facts or each other.
+
+    `rows` returns the answers of a ground atom, `start_of` the time from which a new fact is valid.
+    A stored fact changes only in that it ends: finding it in another text is no reason to change
+    its confidence or metadata. A fact that would end before it begins is rejected.
+    """
+    stated = {_signed_atom(fact) for fact in extracted.facts}
+    result = Judgement()
+    for fact in extracted.facts:
+        stored = _stored(rows, Atom(fact.predicate, fact.args, fact.positive))
+        start = start_of(fact) if stored is None else stored["validFrom"]
+        if fact.valid_until is not None and fact.valid_until <= start:
+            result.rejected.append(_rejected(fact, "until: must be after since"))
+            continue
+        result.usable.append(fact)
+        if stored is None:
+            result.new.append(fact)
+        elif fact.valid_until is not None:
+            result.ended.append(_ended(fact, fact.valid_until))
+        opposite = Atom(fact.predicate, fact.args, not fact.positive)
+        if against := rows(opposite):
+            source = "derived" if against[0]["createdAt"] is None else "stored"
+            result.contradictions.append(Contradicted(fact, source))
         elif (fact.predicate, fact.args, not fact.positive) in stated:
-            contradicted.append(Contradicted(fact, "text"))
-    return new, contradicted
+            result.contradictions.append(Contradicted(fact, "text"))
+    names = {_signed_atom(fact) for fact in result.usable}
+    for each in extracted.replacements:
+        if _signed_atom(each.fact) not in names:
+            continue
+        if _stored(rows, each.replaced) is None:
+            reason = f"replaces: {print_atom(each.replaced)} is not stored"
+            result.rejected.append(RejectedCandidate(each.quote, reason))
+            continue
+        args = tuple(str(arg) for arg in each.replaced.args)
+        replaced = replace(each.fact, args=args, positive=True)
+        result.ended.append(_ended(replaced, start_of(each.fact)))
+    return result
 
 
-def _read(
-    piece: Chunk,
-    model: LanguageModel,
-    known: Vocabulary,
-    instructions: Instructions,
-    options: ExtractionOptions,
-    deadline: float,
-) -> Candidates:
-    metadata = {"extracted": True, "provider": model.name, "model": model.model}
-    system = instructions(piece.text, options.context) or prompts.EXTRACT
-    return ask_json(
-        model,
-        system + prompts.RULES if options.rules else system,
-        prompts.extraction(piece.text, known, options.context),
-        prompts.RULES_SCHEMA if options.rules else prompts.FACTS_SCHEMA,
-        lambda answer: read_candidates(answer, known.names, options.scope, metadata, options.rules),
-        operation="extract",
-        deadline=deadline,
-    )
+class _ChunkReader:
+    """Reader of the chunks of one text with a model."""
+
+    def __init__(
+        self,
+        text: str,
+        speech: Speech,
+        model: LanguageModel,
+        instructions: Instructions,
+        options: ExtractionOptions,
+        deadline: float,
+    ) -> None:
+        self._text = text
+        self._speech = speech
+        self._model = model
+        self._instructions = instructions
+        self._options = options
+        self._deadline = deadline
+        self._events: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def read(self, piece: Chunk, known: Vocabulary) -> Candidates:
+        """Return what the model reads in a chunk; raise ModelFailed or RateLimited."""
+        model, options = self._model, self._options
+        known.names.know(self._speech.people)
+        reading = CandidateOptions(
+            known.names,
+            lambda stated: self._origin(piece, stated),
+            self._event_id,
+            self._speech.now,
+            known.declared,
+            options.scope,
+            {"extracted": True, "provider": model.name, "model": model.model},
+            options.rules,
+        )
+        own = self._instructions(piece.text, options.context) or (prompts.EXTRACT + prompts.KINDS)
+        return ask_json(
+            model,
+            own + (prompts.RULES if options.rules else ""),
+            prompts.extraction(
+                self._speech.turns(piece.start, piece.end),
+                known,
+                options.context,
+                self._speech.before(piece.start, piece.end),
+                self._speech.people,
+            ),
+            prompts.RULES_SCHEMA if options.rules else prompts.FACTS_SCHEMA,
+            lambda answer: read_candidates(answer, reading),
+            operation="extract",
+            deadline=self._deadline,
+        )
+
+    def _origin(self, piece: Chunk, stated: SignedAtom) -> Origin:
+        return self._speech.origin(sentence_of(self._text, piece.start, piece.end, stated))
+
+    def _event_id(self, episode: str, args: tuple[str, ...]) -> str:
+        """Return the id of an event: its episode and its number there. Chunks overlap, so that an
+        event may be read twice.
+        """
+        if (episode, args) not in self._events:
+            self._counts[episode] += 1
+            self._events[episode, args] = f"{episode}-{self._counts[episode]}"
+        return self._events[episode, args]
+
+
+def _signed_atom(fact: Fact) -> SignedAtom:
+    return fact.predicate, fact.args, fact.positive
+
+
+def _stored(rows: Callable[[Atom], list[Row]], atom: Atom) -> Row | None:
+    return next((row for row in rows(atom) if row["createdAt"] is not None), None)
+
+
+def _ended(fact: Fact, until: int) -> EndedFact:
+    return EndedFact(fact.predicate, fact.args, fact.positive, fact.scope, until)
+
+
+def _rejected(fact: Fact, reason: str) -> RejectedCandidate:
+    return RejectedCandidate(print_atom(Atom(*_signed_atom(fact)))[:MAX_REJECTED_CHARS], reason)
 
 
 def _with(known: Vocabulary, extracted: ExtractedFacts) -> Vocabulary:

@@ -34,7 +34,7 @@ from kbcore.timestamps import duration, instant
 from kbplanner.check.lint import lint
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.limits import DEFAULT_LIMITS, metadata_problem, plain_texts, text_problem
-from kbplanner.ir.phrases import Definition, Phrase
+from kbplanner.ir.phrases import Declaration, Definition
 from kbplanner.ir.terms import Atom, Rule
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.passes.check import check_fact, check_rule, check_statements
@@ -44,9 +44,9 @@ from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
 from kbplanner.syntax.parser import parse_program, parse_stream
 from kbplanner.syntax.statements import (
     Annotations,
+    DeclarationStatement,
     FactStatement,
     GoalStatement,
-    PhraseStatement,
     RuleStatement,
     Statement,
     TextSpan,
@@ -168,8 +168,8 @@ def batches(
             rule = rule_of(statement, scope)
             batch.rules.append(rule)
             batch.statements.append(replace(statement, rule=rule))
-        elif isinstance(statement, PhraseStatement):
-            batch.rules.append(phrase_of(statement, scope))
+        elif isinstance(statement, DeclarationStatement):
+            batch.rules.append(declaration_of(statement, scope))
         else:
             batch.goals.append(statement)
         if len(batch.facts) >= BATCH_ROWS or len(batch.rules) >= BATCH_ROWS:
@@ -227,9 +227,9 @@ def _time(
         raise LoadError(line, f"{name}: {error}") from error
 
 
-def phrase_of(statement: PhraseStatement, scope: str | None = None) -> Phrase:
-    """Return the phrase of a declaration; `scope` applies if it names none."""
-    return replace(statement.phrase, scope=statement.phrase.scope or scope)
+def declaration_of(statement: DeclarationStatement, scope: str | None = None) -> Declaration:
+    """Return what a statement declares; `scope` applies if it names none."""
+    return replace(statement.declaration, scope=statement.declaration.scope or scope)
 
 
 def rule_of(statement: RuleStatement, scope: str | None = None) -> Rule:
@@ -309,9 +309,9 @@ def _json_clause(entry: dict[str, Any], scope: str | None) -> Fact | Definition:
             return fact_of(statement, scope)
         if isinstance(statement, RuleStatement):
             return rule_of(statement, scope)
-        if isinstance(statement, PhraseStatement):
-            return phrase_of(statement, scope)
-        raise InvalidInput.at("text", "must be one fact, rule or phrase")
+        if isinstance(statement, DeclarationStatement):
+            return declaration_of(statement, scope)
+        raise InvalidInput.at("text", "must be one fact, rule or declaration")
     if "head" in entry:
         return _scoped(rule_from_json(entry), scope)
     return _json_fact(entry, scope)

@@ -69,7 +69,8 @@ class Passage:
     """A passage of a message by one speaker: the characters from `start` up to `end` of the text.
 
     `words` is where the words begin, after a name as in `ann: hello`. `at` is the given time, in
-    epoch milliseconds, and `message` the number of the message, from 0.
+    epoch milliseconds, and `message` the number of the message, from 0. `is_named` is False for
+    words of an unknown speaker, which count as those of the user.
     """
 
     start: int
@@ -78,6 +79,7 @@ class Passage:
     speaker: str
     at: int | None
     message: int
+    is_named: bool = True
 
 
 class Transcript:
@@ -110,9 +112,8 @@ class Transcript:
                 for start, stop, words, name in _speeches(
                     message.text, lambda name: name in named or is_speaker(name), yield_now
                 ):
-                    self.passages.append(
-                        Passage(offset + start, offset + stop, offset + words, name, at, number)
-                    )
+                    span = offset + start, offset + stop, offset + words
+                    self.passages.append(Passage(*span, name, at, number, words > start))
             offset = end + 1
         self._starts = [passage.start for passage in paced(self.passages, yield_now)]
 

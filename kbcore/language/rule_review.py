@@ -15,7 +15,12 @@ from kbplanner.check.texts import NOTHING_STORED, StoredProgram, check_texts
 from kbplanner.ir.terms import Rule
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.diagnostics import RuleWarning
-from kbplanner.syntax.statements import FactStatement, PhraseStatement, RuleStatement, Statement
+from kbplanner.syntax.statements import (
+    DeclarationStatement,
+    FactStatement,
+    RuleStatement,
+    Statement,
+)
 from kbtypes.results import Finding
 
 Known = dict[str, set[int]]
@@ -145,8 +150,8 @@ def annotation_problem(statement: Statement) -> str | None:
                 return f"{name}: {error}"
     elif isinstance(statement, RuleStatement):
         scope = statement.rule.scope
-    elif isinstance(statement, PhraseStatement):
-        scope = statement.phrase.scope
+    elif isinstance(statement, DeclarationStatement):
+        scope = statement.declaration.scope
     if scope is not None and not is_name(scope):
         return f"scope: {scope!r} is not a name: it has {NAME_RULE}"
     return None

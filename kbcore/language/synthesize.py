@@ -51,6 +51,17 @@ class Prove(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class KnowledgeSource:
+    """The knowledge base as the source of an answer: `run` evaluates a query and adds its facts to
+    the evidence, `search` returns what was said about the question, and `prove` explains a row.
+    """
+
+    run: Callable[[EvidenceQuery, EvidenceTexts], None]
+    search: Callable[[], list[Row]]
+    prove: Prove
+
+
+@dataclass(frozen=True, slots=True)
 class Derived:
     """A fact that the answer depends on: stored (`fact_match`) or derived by `rule`
     (`rule_application`).
@@ -88,12 +99,12 @@ def synthesize(
     question: str,
     model: LanguageModel,
     known: Vocabulary,
-    run: Callable[[EvidenceQuery, EvidenceTexts], None],
-    prove: Prove,
+    base: KnowledgeSource,
     deadline: float,
     sources: Sources | None = None,
 ) -> SynthesizedAnswer:
-    """Answer a question. `run` evaluates a query and adds its facts to the evidence.
+    """Answer a question from the facts of `base`; if no query finds any, from what was said about
+    the question.
 
     With `sources`, each sentence cites the evidence of the stored facts that it depends on.
 
@@ -104,7 +115,7 @@ def synthesize(
         result.answer = NOTHING_STORED
         return result
     evidence = EvidenceTexts()
-    for _ in range(MAX_ROUNDS):
+    for _ in range(MAX_ROUNDS if known.predicates else 0):
         tried = [f"{text}: no answer" for text in result.queries] + [
             f"{text}: {why}" for text, why in result.failed
         ]
@@ -117,11 +128,14 @@ def synthesize(
             operation="plan",
             deadline=deadline,
         )
-        _run(plan, run, evidence, result)
+        _run(plan, base.run, evidence, result)
         if evidence.rows:
             break
+    if not evidence.rows:
+        for row in base.search():
+            evidence.add(row)
     if evidence.rows:
-        _answer(question, model, known, evidence, prove, deadline, result)
+        _answer(question, model, known, evidence, base.prove, deadline, result)
     return result
 
 

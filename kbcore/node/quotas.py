@@ -22,7 +22,7 @@ from kbcore.state.changes import (
     AssertRows,
     AssertRules,
     ChangeSet,
-    DeclarePhrases,
+    Declare,
     ForkScope,
     MergeScope,
     PutSubscription,
@@ -32,10 +32,10 @@ from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.partition import located
 from kbcore.state.rulebook import (
-    ParsedPhrase,
+    ParsedDeclaration,
     RuleBook,
     StoredDefinition,
-    stored_phrase,
+    stored_declaration,
 )
 from kbcore.state.subscriptions import StoredSubscription, Subscriptions
 from kbcore.state.tenant import Tenant
@@ -52,7 +52,7 @@ _ADDING = (
     AssertFacts
     | AssertRows
     | AssertRules
-    | DeclarePhrases
+    | Declare
     | ForkScope
     | MergeScope
     | AddEpisodes
@@ -218,9 +218,11 @@ def _growth(tenant: Tenant | None, changes: ChangeSet, others: Sequence[_Growth]
         elif isinstance(change, AssertRules):
             growth.rules += len(change.rules)
             growth.scopes.update(rule.scope for rule in change.rules if rule.scope is not None)
-        elif isinstance(change, DeclarePhrases):
-            growth.rules += len(change.phrases)
-            growth.scopes.update(each.scope for each in change.phrases if each.scope is not None)
+        elif isinstance(change, Declare):
+            growth.rules += len(change.declarations)
+            growth.scopes.update(
+                each.scope for each in change.declarations if each.scope is not None
+            )
         elif isinstance(change, ForkScope | MergeScope):
             source = None if tenant is None else tenant.partition(change.source)
             growth.into[change.target] += 0 if source is None else source.live()
@@ -228,7 +230,7 @@ def _growth(tenant: Tenant | None, changes: ChangeSet, others: Sequence[_Growth]
             if isinstance(change, ForkScope) and change.source is not None:
                 if tenant is not None:
                     growth.rules += len(tenant.rules.of(change.source))
-                    growth.rules += len(tenant.rules.phrases_of(change.source))
+                    growth.rules += len(tenant.rules.declarations_of(change.source))
                 coming = [other for other in others if change.source in other.scopes]
                 growth.rules += sum(other.rules for other in coming)
                 growth.text_bytes += sum(other.text_bytes for other in coming)
@@ -276,8 +278,8 @@ def _told_already(tenant: Tenant, changes: ChangeSet) -> int:
 
 
 class _Entry(NamedTuple):
-    """A rule, phrase, episode or subscription of a change set: its size, and that of the stored
-    entry that it replaces or repeats, 0 without one.
+    """A rule, declaration, episode or subscription of a change set: its size, and that of the
+    stored entry that it replaces or repeats, 0 without one.
     """
 
     key: tuple[object, ...]
@@ -312,24 +314,24 @@ def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
             for rule in change.rules:
                 known = rules.get(rule.scope, rule.id)
                 yield _Entry((rule.scope, rule.id), rule.bytes, rule.bytes * (known is not None))
-        elif isinstance(change, DeclarePhrases):
-            for phrase in map(stored_phrase, change.phrases):
-                before = rules.phrase(phrase.scope, phrase.id)
-                yield _Entry((phrase.scope, phrase.id), phrase.bytes, _size(before))
+        elif isinstance(change, Declare):
+            for declared in map(stored_declaration, change.declarations):
+                before = rules.declaration(declared.scope, declared.id)
+                yield _Entry((declared.scope, declared.id), declared.bytes, _size(before))
         elif isinstance(change, PutSubscription):
             new_goal = change.subscription
             yield _Entry(("goal", new_goal.id), new_goal.bytes, _size(goals.get(new_goal.id)))
         elif isinstance(change, ForkScope) and change.source is not None:
             own: list[StoredDefinition] = [
                 *rules.of(change.source),
-                *rules.phrases_of(change.source),
+                *rules.declarations_of(change.source),
             ]
             for each in own:
                 copied = replace(each, scope=change.target)
                 yield _Entry((copied.scope, copied.id), copied.bytes, 0)
 
 
-def _size(stored: ParsedPhrase | StoredSubscription | None) -> int:
+def _size(stored: ParsedDeclaration | StoredSubscription | None) -> int:
     return 0 if stored is None else stored.bytes
 
 
@@ -338,9 +340,10 @@ def _taught_already(tenant: Tenant, changes: ChangeSet) -> int:
     for change in changes.changes:
         if isinstance(change, AssertRules):
             known += sum(tenant.rules.get(rule.scope, rule.id) is not None for rule in change.rules)
-        elif isinstance(change, DeclarePhrases):
+        elif isinstance(change, Declare):
             known += sum(
-                tenant.rules.phrase(phrase.scope, stored_phrase(phrase).id) is not None
-                for phrase in change.phrases
+                tenant.rules.declaration(declared.scope, stored_declaration(declared).id)
+                is not None
+                for declared in change.declarations
             )
     return known

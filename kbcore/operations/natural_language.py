@@ -7,7 +7,7 @@ after all of them were read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
@@ -16,21 +16,28 @@ from kbcore.context.request import WindowRequest
 from kbcore.errors import InvalidInput, ModelFailed, ModelNotConfigured, RateLimited
 from kbcore.language.evidence import EvidenceQuery, EvidenceTexts, gather
 from kbcore.language.extract import (
-    Contradicted,
     ExtractedFacts,
     ExtractionOptions,
+    Judgement,
     extract,
     judge,
 )
-from kbcore.language.messages import Message, Source, Span, Transcript
+from kbcore.language.messages import ROLES, Message, Source, Span, Transcript
 from kbcore.language.reading import SignedAtom, Taken, read_statements_of, said_in
-from kbcore.language.synthesize import MAX_QUESTION_CHARS, SynthesizedAnswer, synthesize
+from kbcore.language.said import said_about
+from kbcore.language.speech import MAX_EARLIER_TURNS, MAX_PEOPLE, Speech, Turn
+from kbcore.language.synthesize import (
+    MAX_QUESTION_CHARS,
+    KnowledgeSource,
+    SynthesizedAnswer,
+    synthesize,
+)
 from kbcore.language.vocabulary import Vocabulary, vocabulary
 from kbcore.llm.model import LanguageModel
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.context_windows import check_request
 from kbcore.operations.episodes.episodes import Supports
-from kbcore.operations.episodes.recording import ProseLines, Recording, sentence_of
+from kbcore.operations.episodes.recording import ProseLines, Recording
 from kbcore.operations.episodes.repeats import stored_before, stored_by_id
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import Budget, RequestLimits
@@ -161,17 +168,20 @@ class NaturalLanguage(TenantHandle, ABC):
         self._check_scope(scope)
         if not text.strip():
             raise InvalidInput.at("text", "must not be empty")
-        extracted, new_facts = self._extracted(model, text, scope, rules, context, request_limits)
+        text = text.encode("utf-8", "replace").decode()  # no lone surrogates
+        yield_now = self._services.yield_now
+        origin = source or Source()
+        if origin.session is not None:
+            check_name("session", origin.session)
+        transcript = self._transcript((Message(text),), origin, yield_now)
+        recording = self._recording(transcript, origin, None, yield_now)
+        speech = self._speech(
+            transcript, recording, origin.session, lambda start, end: ((start, end),)
+        )
+        options = ExtractionOptions(scope, rules, context)
+        extracted, new_facts = self._extracted(model, text, speech, options, request_limits)
         if store:
-            extracted.known = len(extracted.facts) - len(new_facts)
-            yield_now = self._services.yield_now
-            origin = source or Source()
-            if origin.session is not None:
-                check_name("session", origin.session)
-            transcript = self._transcript((Message(text),), origin, yield_now)
-            recording = self._recording(transcript, origin, None, yield_now)
-            spans = _sentences(text, extracted, yield_now)
-            evidence = _Evidence(transcript, recording, spans)
+            evidence = _Evidence(transcript, recording, extracted.places)
             self._store(extracted, new_facts, evidence, conflict)
         return extracted
 
@@ -186,9 +196,10 @@ class NaturalLanguage(TenantHandle, ABC):
         """Answer a question in words from the knowledge base, with the evidence for the answer.
 
         The language model plans queries and words the answer; statements without supporting facts
-        are left out. With `citations`, sentences cite the evidence of their facts, which `sources`
-        of the result lists. `request_limits` limits each query. Raises ModelNotConfigured,
-        ModelFailed, RateLimited.
+        are left out. If no query finds a fact, what was said about the question is the evidence:
+        facts `said` and episodes. With `citations`, sentences cite the evidence of their facts,
+        which `sources` of the result lists. `request_limits` limits each query. Raises
+        ModelNotConfigured, ModelFailed, RateLimited.
         """
         model, options = self._model(), AnswerOptions(scope, request_limits=request_limits)
         if not question.strip() or len(question) > MAX_QUESTION_CHARS:
@@ -205,12 +216,24 @@ class NaturalLanguage(TenantHandle, ABC):
         def run(query: EvidenceQuery, evidence: EvidenceTexts) -> None:
             gather(query, infer, bindings, evidence)
 
+        def said(tenant: Tenant, budget: Budget) -> list[Row]:
+            def rows(atom: Atom) -> list[Row]:
+                answers = self._answers(tenant, Literal(atom), replace(options, limit=1), budget)
+                return [row for _, partition_rows in answers for row in partition_rows]
+
+            partitions = self._partitions(tenant, scope)
+            return said_about(tenant, partitions, question, budget, rows)
+
+        def search() -> list[Row]:
+            return self._evaluated(said, request_limits)
+
         deadline = (
             self._services.clock.monotonic() + self._services.config.llm_request_timeout_ms / 1000
         )
         vocabulary = self._vocabulary(question, scope, request_limits)
         sources = Sources(self._read_tenant().episodes.get) if citations else None
-        return synthesize(question, model, vocabulary, run, self._premises, deadline, sources)
+        base = KnowledgeSource(run, search, self._premises)
+        return synthesize(question, model, vocabulary, base, deadline, sources)
 
     def ingest(
         self,
@@ -282,6 +305,8 @@ class NaturalLanguage(TenantHandle, ABC):
         transcript = self._transcript(messages, origin, yield_now)
         is_chat = any(message.is_chat for message in paced(messages, yield_now))
         statements = read_statements_of(transcript.text, scope, yield_now, with_rules=not is_chat)
+        dated_at = now if is_list else None
+        recording = self._recording(transcript, origin, dated_at, yield_now, always=keeps_texts)
         extracted: ExtractedFacts | None = None
         failure: str | None = None
         new: list[Fact] = []
@@ -292,16 +317,16 @@ class NaturalLanguage(TenantHandle, ABC):
         )
         if statements.unread and model is not None:
             prose = ProseLines(transcript.text, statements.unread, yield_now)
+            speech = self._speech(transcript, recording, origin.session, prose.spans)
+            options = ExtractionOptions(scope, context=hint)
             try:
-                extracted, new = self._extracted(
-                    model, prose.text, scope, False, hint, request_limits
-                )
+                extracted, new = self._extracted(model, prose.text, speech, options, request_limits)
             except (ModelFailed, RateLimited) as error:
                 if not keeps_texts:
                     raise
                 failure = error.message
             else:
-                for key, spans in _sentences(prose.text, extracted, yield_now).items():
+                for key, spans in paced(extracted.places.items(), yield_now, 1):
                     parts = (part for span in spans for part in prose.spans(*span))
                     statements.spans.setdefault(key, []).extend(parts)
         elif not (statements or is_kept):
@@ -317,9 +342,8 @@ class NaturalLanguage(TenantHandle, ABC):
                     statements.facts.append(fact)
                     episodes += 1
                 statements.place(fact, span)
-        recording = self._recording(
-            transcript, origin, now if is_list or episodes else None, yield_now, always=keeps_texts
-        )
+        if episodes and not is_list:
+            recording = self._recording(transcript, origin, now, yield_now, always=keeps_texts)
         evidence = _Evidence(transcript, recording, statements.spans, is_whole=is_list)
         statements.rules += vocabulary
         done = self._store_read(statements, extracted, new, (evidence, request_limits, conflict))
@@ -348,6 +372,8 @@ class NaturalLanguage(TenantHandle, ABC):
         asserted = discarded = 0
         known = [fact for fact in listed if fact not in new_facts]
         supports, facts = evidence.supports([*statements.facts, *new_facts], known, yield_now)
+        if extracted is not None:
+            supports = replace(supports, ended=tuple(extracted.ended))
         dated = tuple(facts[: len(statements.facts)])
         if statements.rules or facts or listed or supports.episodes:
             stored = self.assert_rules(
@@ -454,32 +480,70 @@ class NaturalLanguage(TenantHandle, ABC):
         self,
         model: LanguageModel,
         text: str,
-        scope: str | None,
-        rules: bool,
-        context: str | None,
+        speech: Speech,
+        options: ExtractionOptions,
         request_limits: RequestLimits | None,
     ) -> tuple[ExtractedFacts, list[Fact]]:
         """Return what the model extracted from a text, and the facts that are not stored yet."""
         extracted = extract(
             text,
+            speech,
             model,
-            lambda piece: self._vocabulary(piece, scope, request_limits),
+            lambda piece: self._vocabulary(piece, options.scope, request_limits),
             self._services.plugins.extraction_prompt,
             self._services.config,
-            ExtractionOptions(scope, rules, context),
+            options,
         )
-        one_answer = AnswerOptions(scope, limit=1)
+        one_answer = AnswerOptions(options.scope, limit=1)
 
-        def judged(tenant: Tenant, budget: Budget) -> tuple[list[Fact], list[Contradicted]]:
+        def start_of(fact: Fact) -> int:
+            at = speech.time(extracted.places.get(_signed_atom(fact), ()))
+            return next(each for each in (fact.valid_from, at, speech.now) if each is not None)
+
+        def judged(tenant: Tenant, budget: Budget) -> Judgement:
             def rows(atom: Atom) -> list[Row]:
                 budget.yield_now()
                 answers = self._answers(tenant, Literal(atom), one_answer, budget)
                 return [row for _, partition_rows in answers for row in partition_rows]
 
-            return judge(extracted.facts, rows)
+            return judge(extracted, rows, start_of)
 
-        new_facts, extracted.contradictions = self._evaluated(judged, request_limits)
-        return extracted, new_facts
+        judgement = self._evaluated(judged, request_limits)
+        extracted.facts, extracted.ended = judgement.usable, judgement.ended
+        extracted.contradictions = judgement.contradictions
+        extracted.rejected += judgement.rejected
+        return extracted, judgement.new
+
+    def _speech(
+        self,
+        transcript: Transcript,
+        recording: Recording | None,
+        session: str | None,
+        spans: Callable[[int, int], Iterable[Span]],
+    ) -> Speech:
+        """Return what a prompt says about the passages of a text, with the last turns of the
+        session and the speakers of the tenant; `spans` maps the text of the model to that of the
+        transcript.
+        """
+        yield_now = self._services.yield_now
+        if recording is None:  # texts are not kept; events have ids of their episodes all the same
+            config = self._services.config
+            recording = Recording(
+                transcript, session, config.episode_max_chars, yield_now=yield_now
+            )
+        own = {each.id for each in paced(recording.episodes, yield_now)}
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            known = (
+                ()
+                if session is None
+                else tenant.episodes.last_in_session(session, MAX_EARLIER_TURNS)
+            )
+            people = tenant.episodes.speakers(MAX_PEOPLE)
+        earlier = [Turn(each.speaker, each.at, each.text) for each in known if each.id not in own]
+        named = [name for name in people if name not in ROLES]
+        now = self._services.clock.now_ms()
+        return Speech(transcript, spans, recording.episode_of, now, earlier, named)
 
     def _store(
         self,
@@ -495,7 +559,9 @@ class NaturalLanguage(TenantHandle, ABC):
         """
         known = [fact for fact in extracted.facts if fact not in new_facts]
         supports, facts = evidence.supports(new_facts, known, self._services.yield_now)
-        if not facts and not extracted.rules and not supports.known:
+        supports = replace(supports, ended=tuple(extracted.ended))
+        extracted.known = len(known) - sum(fact.valid_until is not None for fact in known)
+        if not facts and not extracted.rules and not supports.known and not supports.ended:
             return
         extracted.episodes = tuple(episode.id for episode in supports.episodes)
         try:
@@ -504,7 +570,7 @@ class NaturalLanguage(TenantHandle, ABC):
             if not extracted.rules:
                 raise
             extracted.refuse_rules(error.message)
-            if not facts and not supports.known:
+            if not facts and not supports.known and not supports.ended:
                 return
             stored = self.assert_rules((), facts, supports=supports, conflict=conflict)
         extracted.asserted, extracted.discarded = stored.asserted, stored.discarded
@@ -561,16 +627,6 @@ class _Evidence:
             return fact
         at = self.transcript.time(self.spans.get(_signed_atom(fact), ()))
         return fact if at is None else replace(fact, valid_from=at)
-
-
-def _sentences(
-    text: str, extracted: ExtractedFacts, yield_now: YieldNow
-) -> dict[SignedAtom, list[Span]]:
-    """Return the sentences of a text in which extracted facts were read."""
-    return {
-        key: list(dict.fromkeys(sentence_of(text, start, end, key) for start, end in places))
-        for key, places in paced(extracted.places.items(), yield_now, 1)
-    }
 
 
 def _signed_atom(fact: Fact) -> tuple[str, tuple[str, ...], bool]:

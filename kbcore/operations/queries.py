@@ -33,7 +33,7 @@ from kbcore.reason.stored_facts import StoredPattern
 from kbcore.search.neighbours import FactsAround, NeighbourOptions, NeighbourSearch
 from kbcore.state.facts import Row
 from kbcore.state.partition import FactsThen, Partition, StoredRelation
-from kbcore.state.rulebook import ParsedPhrase, ParsedRule
+from kbcore.state.rulebook import ParsedDeclaration, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import Engine
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Term, Variable
@@ -51,11 +51,11 @@ EXPORTED_ROWS = 1000
 
 
 class Contents(NamedTuple):
-    """The facts, as rows, the rules and the phrases of a knowledge base at one point in time."""
+    """The facts, as rows, the rules and the declarations of a knowledge base at one time."""
 
     facts: Iterator[Row]
     rules: list[ParsedRule]
-    phrases: list[ParsedPhrase]
+    declarations: list[ParsedDeclaration]
 
 
 class Queries(TenantHandle):
@@ -255,7 +255,7 @@ class Queries(TenantHandle):
         return self._slow_goals(tenant).slowest(self._services.clock.now_ms())
 
     def contents(self, scope: str | None = ALL_SCOPES) -> Contents:
-        """Return all facts, rules and phrases of a scope, or of every scope, as of this call.
+        """Return all facts, rules and declarations of a scope, or of every scope, as of this call.
 
         The facts are those valid now or later, not expired ones. They are converted to rows while
         the iterator is read, without holding a lock. The rules are those of the scope itself.
@@ -269,8 +269,10 @@ class Queries(TenantHandle):
                 for stored in sorted(partition.relations(), key=_place)
             ]
             rules = [known for known in tenant.rules.all() if scope in (ALL_SCOPES, known.scope)]
-            phrases = [each for each in tenant.rules.phrases() if scope in (ALL_SCOPES, each.scope)]
-        return Contents(_rows_of(engine, captured), rules, phrases)
+            declared = [
+                each for each in tenant.rules.declarations() if scope in (ALL_SCOPES, each.scope)
+            ]
+        return Contents(_rows_of(engine, captured), rules, declared)
 
     def aggregate(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kbcore.errors import BudgetExceeded
-from kbcore.language.files import fact_of, phrase_of, rule_of
+from kbcore.language.files import declaration_of, fact_of, rule_of
 from kbcore.operations.commands import INFER, RETRACT, translate
 from kbcore.reason.ask import body_variables, terms_of
 from kbcore.reason.budget import Budget, RequestLimits
@@ -164,7 +164,7 @@ def blocks_of(text: str, scope: str | None, yield_now: YieldNow | None = None) -
             rule = (
                 rule_of(statement, scope)
                 if isinstance(statement, RuleStatement)
-                else phrase_of(statement, scope)
+                else declaration_of(statement, scope)
             )
             block.rules.append(rule)
             block.clauses.append(rule)

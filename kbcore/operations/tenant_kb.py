@@ -53,8 +53,9 @@ from kbcore.state.changes import (
     AssertRows,
     AssertRules,
     Change,
-    DeclarePhrases,
+    Declare,
     Delta,
+    EndFacts,
     RetractFact,
     RetractPattern,
     RetractRule,
@@ -62,21 +63,23 @@ from kbcore.state.changes import (
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, Row
 from kbcore.state.rulebook import (
     RULES_PER_YIELD,
+    ParsedInput,
     ParsedPhrase,
     ParsedRule,
     RulesOutcome,
     StoredDefinition,
     recursion_warning,
-    stored_phrase,
+    stored_declaration,
     stored_rule,
 )
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.check.lint import lint
 from kbplanner.check.texts import GOAL, KINDS, PROGRAM, StoredProgram, check_goal
 from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.inputs import Input, input_problem
 from kbplanner.ir.limits import shortened
 from kbplanner.ir.modes import NO_MODES, Modes
-from kbplanner.ir.phrases import Definition, Phrase, phrase_problem
+from kbplanner.ir.phrases import Declaration, Definition, phrase_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
 from kbplanner.pacing import YieldNow, paced, yielding
 from kbplanner.passes.check import check_rule
@@ -172,7 +175,7 @@ class TenantKB(
         *,
         conflict: str = KEEP_BOTH,
     ) -> RulesOutcome:
-        """Store rules and phrases, and facts and their evidence with them, all or none.
+        """Store rules and declarations, and facts and their evidence with them, all or none.
 
         `conflict` is the strategy for the facts, as for `assert_facts`; keys that the rules declare
         count too.
@@ -185,7 +188,7 @@ class TenantKB(
         yield_now = self._deadline(request_limits)
         facts = self._with_evidence(facts, episodes, yield_now)
         self._check_intervals(facts, yield_now)
-        phrases = _checked_phrases(rules)
+        declarations = _checked_declarations(rules)
         own = [each for each in rules if isinstance(each, Rule)]
         warnings, later = self._rule_warnings(
             own,
@@ -219,8 +222,10 @@ class TenantKB(
             changes.insert(0, AddEpisodes(episodes))
         if supports is not None and supports.known:
             changes.append(AddEvidence(supports.known))
-        if phrases:
-            changes.append(DeclarePhrases(tuple(phrases)))
+        if supports is not None and supports.ended:
+            changes.append(EndFacts(supports.ended))
+        if declarations:
+            changes.append(Declare(tuple(declarations)))
         if not facts and not changes:
             changes.append(AssertFacts(()))
 
@@ -250,7 +255,7 @@ class TenantKB(
         texts = warning_texts((*warnings, *later))
         of_rules = iter(stored)
         definitions = tuple(
-            stored_phrase(each) if isinstance(each, Phrase) else next(of_rules) for each in rules
+            next(of_rules) if isinstance(each, Rule) else stored_declaration(each) for each in rules
         )
         return RulesOutcome(
             definitions, texts, delta.asserted, delta.updated, delta.at, delta.discarded
@@ -357,9 +362,9 @@ class TenantKB(
     def retract_rule(
         self, *, id: str | None = None, rule: Rule | None = None, scope: str | None = None
     ) -> StoredDefinition:
-        """Remove a rule, given by its id or as an equal rule, or a phrase by its id.
+        """Remove a rule, given by its id or as an equal rule, or a declaration by its id.
 
-        The id of a phrase is `@name/arity`. Raises NotFound.
+        The id of a phrase is `@name/arity`, of an input `@name/arity input`. Raises NotFound.
         """
         if (id is None) == (rule is None):
             raise InvalidInput(
@@ -374,11 +379,13 @@ class TenantKB(
 
         def check() -> None:
             rules = self._read_tenant().rules
-            if (rules.phrase(*target) or rules.get(*target)) is None:
+            if (rules.declaration(*target) or rules.get(*target)) is None:
                 raise NotFound(f"no rule '{change.id}'", {"id": change.id, "scope": change.scope})
 
         delta = self._commit((change,), check=check)
-        return delta.phrases_removed[0] if delta.phrases_removed else delta.rules_removed[0]
+        return (
+            delta.declarations_removed[0] if delta.declarations_removed else delta.rules_removed[0]
+        )
 
     # -- reads -------------------------------------------------------------------------------------
 
@@ -474,9 +481,21 @@ class TenantKB(
         tenant = self._read_tenant()
         with tenant.lock.read():
             return [
-                phrase
-                for phrase in tenant.rules.phrases()
-                if scope == ALL_SCOPES or phrase.scope in (None, scope)
+                each
+                for each in tenant.rules.declarations()
+                if isinstance(each, ParsedPhrase)
+                and (scope == ALL_SCOPES or each.scope in (None, scope))
+            ]
+
+    def inputs(self, scope: str | None = ALL_SCOPES) -> list[ParsedInput]:
+        """Return the declared inputs in their order, of all partitions or those used in one."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return [
+                each
+                for each in tenant.rules.declarations()
+                if isinstance(each, ParsedInput)
+                and (scope == ALL_SCOPES or each.scope in (None, scope))
             ]
 
     # -- inside ------------------------------------------------------------------------------------
@@ -656,10 +675,14 @@ def warning_texts(warnings: Iterable[RuleWarning]) -> tuple[str, ...]:
     return tuple(f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings)
 
 
-def _checked_phrases(definitions: Iterable[Definition]) -> list[Phrase]:
-    """Return the phrases among definitions; raises InvalidInput for one with a mistake."""
-    phrases = [each for each in definitions if isinstance(each, Phrase)]
-    for phrase in phrases:
-        if problem := phrase_problem(phrase):
-            raise InvalidInput(f"the phrase of {phrase.signature}: {problem}")
-    return phrases
+def _checked_declarations(definitions: Iterable[Definition]) -> list[Declaration]:
+    """Return the declarations among definitions; raises InvalidInput for one with a mistake."""
+    declarations = [each for each in definitions if not isinstance(each, Rule)]
+    for each in declarations:
+        if isinstance(each, Input):
+            kind, problem = "input", input_problem(each)
+        else:
+            kind, problem = "phrase of", phrase_problem(each)
+        if problem:
+            raise InvalidInput(f"the {kind} {each.signature}: {problem}")
+    return declarations

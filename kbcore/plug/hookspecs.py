@@ -142,7 +142,8 @@ def kb_llm_providers(config: Config) -> Mapping[str, Callable[[Config], LLMProvi
 def kb_extraction_prompt(text: str, context: str | None) -> str | None:
     """Replace the model's instructions for extraction from a text.
 
-    None leaves the decision to the next plugin.
+    They should say what `kind`, `since`, `until` and `replaces` in the answer mean, as
+    `kbcore.language.prompts.KINDS` does. None leaves the decision to the next plugin.
     """
 
 

@@ -31,8 +31,10 @@ class PythonLanguage(PythonHandle):
     ) -> ExtractedFacts:
         """Extract facts from a text with the language model, and rules if `rules` is true.
 
-        With `store` the facts and rules are stored in `scope`, and the text is stored as an episode
-        that `speaker` said at `at` in `session`; the facts are valid from `at`. `conflict` is their
+        The prompt says that `speaker` said the text on the day of `at`, and has the last turns of
+        `session` as context. With `store` the facts and rules are stored in `scope`, and the text
+        is stored as an episode of them; the facts are valid from `at` if the text says no other
+        day. `conflict` is their
         conflict strategy, as for `tell`, INGEST_CONFLICTS by default. `context` is a hint for the
         model. Raises InvalidInput, ModelNotConfigured, ModelFailed.
         """

@@ -25,7 +25,7 @@ from kbcore.reason.ask import body_variables
 from kbcore.reason.budget import Notes
 from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.search.neighbours import BOTH, DEFAULT_NEIGHBOURS, FactsAround, NeighbourOptions
-from kbcore.state.rulebook import ParsedPhrase, ParsedRule
+from kbcore.state.rulebook import ParsedInput, ParsedPhrase, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.check.texts import PROGRAM
 from kbplanner.ir.terms import Atom, Literal, Term
@@ -354,11 +354,22 @@ class PythonReads(PythonHandle):
         """Return the declared phrases of predicates, in the order of declaration."""
         return self.kb.phrases(scope)
 
+    def inputs(self, scope: str | None = ALL_SCOPES) -> list[ParsedInput]:
+        """Return the declared inputs, in the order of declaration."""
+        return self.kb.inputs(scope)
+
     def predicates(self, scope: str | None = None) -> list[PredicateInfo]:
-        """Return the predicates that have facts or rules, by name and arity."""
+        """Return the predicates that have facts or rules, or are declared, by name and
+        arity.
+        """
         return [
             PredicateInfo(
-                entry["predicate"], entry["arity"], entry["factCount"], entry["ruleCount"]
+                entry["predicate"],
+                entry["arity"],
+                entry["factCount"],
+                entry["ruleCount"],
+                tuple(entry.get("args", ())),
+                entry.get("gloss"),
             )
             for entry in self.kb.predicates(scope)["predicates"]
         ]
@@ -396,10 +407,10 @@ class PythonReads(PythonHandle):
         if not (target is None or isinstance(target, str | os.PathLike | Writable)):
             raise InvalidInput.at("target", "must be a path or a text file open for writing")
         dump_format = _dump_format(target, format)
-        facts, rules, phrases = self.kb.contents(scope)
+        facts, rules, declared = self.kb.contents(scope)
         lines = dump_lines(
             facts,
-            [*(known.rule for known in rules), *(known.phrase for known in phrases)],
+            [*(known.rule for known in rules), *(known.declaration for known in declared)],
             dump_format,
         )
         if target is None:

@@ -16,8 +16,8 @@ from kbcore.language.csv_rows import CsvHeader, delimiter_mode, header_mode
 from kbcore.language.files import (
     FORMATS,
     Batch,
+    declaration_of,
     fact_of,
-    phrase_of,
     plain_rows,
     read_file,
     read_statements,
@@ -37,9 +37,16 @@ from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import parse_program
-from kbplanner.syntax.statements import FactStatement, GoalStatement, PhraseStatement
+from kbplanner.syntax.statements import DeclarationStatement, FactStatement, GoalStatement
 from kbtypes.episodes import Evidences
-from kbtypes.results import RetractOutcome, StoredPhrase, StoredRule, StoreOutcome
+from kbtypes.results import (
+    RetractOutcome,
+    StoredInput,
+    StoredPhrase,
+    StoredRule,
+    StoredStatement,
+    StoreOutcome,
+)
 from kbtypes.values import Arg, Duration, Instant
 
 _FILE_NAME = re.compile(r"[^\n()]*[^\s().]\.[A-Za-z0-9]+")
@@ -225,16 +232,16 @@ class PythonWrites(PythonHandle):
         )
 
     def retract_rule(
-        self, rule: str | StoredRule | StoredPhrase, *, scope: str | None = None
+        self, rule: str | StoredStatement, *, scope: str | None = None
     ) -> StoredDefinition:
         """Remove a rule, given by its id, as text, or as an element of `rules()`, and return it.
 
-        A phrase is given by its id or as an element of `phrases()`.
+        A declaration is given by its id or as an element of `phrases()` or `inputs()`.
 
-        The id is the name of the rule, or `id` of an element of `rules()` or `phrases()`.
+        The id is the name of the rule, or `id` of an element of those lists.
         Conclusions of only this rule are absent from later answers. Raises NotFound.
         """
-        if isinstance(rule, StoredRule | StoredPhrase):
+        if isinstance(rule, StoredRule | StoredPhrase | StoredInput):
             return self.kb.retract_rule(id=rule.id, scope=rule.scope)
         retraction = rule_retraction(python_values.text("rule", rule), scope)
         return self.kb.retract_rule(id=retraction.id, scope=retraction.scope)
@@ -315,8 +322,8 @@ def _clauses(text: str, details: Fact, field: str = "text") -> tuple[list[Fact],
                 field,
                 f"line {statement.span.line}: a goal is asked, not stored; use ask or execute",
             )
-        elif isinstance(statement, PhraseStatement):
-            rules.append(phrase_of(statement, details.scope))
+        elif isinstance(statement, DeclarationStatement):
+            rules.append(declaration_of(statement, details.scope))
         else:
             rules.append(rule_of(statement, details.scope))
     return facts, rules

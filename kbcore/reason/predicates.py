@@ -12,6 +12,7 @@ from typing import Any
 
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.schema import RelationSchema
 
 MAX_CANDIDATES = 2000
@@ -28,8 +29,8 @@ Signature = tuple[str, int | None]
 def predicates(
     tenant: Tenant, partitions: Iterable[Partition], scope: str | None
 ) -> dict[str, Any]:
-    """Return the predicates with currently valid facts or with rules of the scope, by name and
-    arity.
+    """Return the predicates with currently valid facts, with rules of the scope, or declared as
+    inputs, by name and arity.
     """
     facts: dict[tuple[str, int], int] = {}
     for partition in partitions:
@@ -43,6 +44,7 @@ def predicates(
         if scope == ALL_SCOPES or stored_rule.scope in (None, scope):
             key = (stored_rule.rule.head.predicate, stored_rule.rule.head.arity)
             rules[key] = rules.get(key, 0) + 1
+    inputs = tenant.rules.inputs(scope, all_scopes=scope == ALL_SCOPES)
     rows = [
         {
             "predicate": name,
@@ -50,8 +52,9 @@ def predicates(
             "factCount": facts.get((name, arity), 0),
             "ruleCount": rules.get((name, arity), 0),
             "hasRules": (name, arity) in rules,
+            **_declared(inputs.get((name, arity))),
         }
-        for name, arity in sorted(facts.keys() | rules.keys())
+        for name, arity in sorted(facts.keys() | rules.keys() | inputs.keys())
     ]
     return {
         "predicates": rows,
@@ -59,6 +62,14 @@ def predicates(
         "totalFacts": sum(facts.values()),
         "totalRules": sum(rules.values()),
     }
+
+
+def _declared(declared: Input | None) -> dict[str, Any]:
+    """Return the members of a predicate that is a declared input."""
+    if declared is None:
+        return {}
+    gloss = {} if declared.gloss is None else {"gloss": declared.gloss}
+    return {"args": list(declared.args), **gloss}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from kbcore.state.changes import (
     AssertRules,
     Change,
     ChangeSet,
-    DeclarePhrases,
+    Declare,
     Delta,
     EndFacts,
     EndSubscriptions,
@@ -133,10 +133,10 @@ def apply_changes(
                 if rules.add(stored)
             ]
             tenant.plan_version += 1
-        elif isinstance(change, DeclarePhrases):
+        elif isinstance(change, Declare):
             rules = tenant.writable_rules()
-            for phrase in paced(change.phrases, yield_now, FACTS_PER_YIELD):
-                rules.declare(phrase)
+            for declared in paced(change.declarations, yield_now, FACTS_PER_YIELD):
+                rules.declare(declared)
         elif isinstance(change, RetractRule):
             _retract_rule(tenant, change, delta)
         elif isinstance(change, ScopeChange):
@@ -542,9 +542,9 @@ def _remove(
 
 
 def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta) -> None:
-    phrase = tenant.writable_rules().withdraw(change.scope, change.id)
-    if phrase is not None:
-        delta.phrases_removed.append(phrase)
+    declared = tenant.writable_rules().withdraw(change.scope, change.id)
+    if declared is not None:
+        delta.declarations_removed.append(declared)
         return
     removed = tenant.writable_rules().remove(change.scope, change.id)
     tenant.plan_version += 1

@@ -17,9 +17,9 @@ from kbcore.state.idempotency import IdempotentAnswer, Outcome, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey
-from kbcore.state.rulebook import ParsedPhrase, ParsedRule
+from kbcore.state.rulebook import ParsedDeclaration, ParsedRule
 from kbcore.state.subscriptions import StatePosition, StoredSubscription
-from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Variable
 from kbplanner.pacing import YieldNow, go_on
@@ -97,15 +97,15 @@ class AssertRules:
 
 
 @dataclass(frozen=True, slots=True)
-class DeclarePhrases:
-    """Store phrases; each replaces an earlier one for the same predicate and scope."""
+class Declare:
+    """Store phrases and inputs; each replaces an earlier one for the same predicate and scope."""
 
-    phrases: tuple[Phrase, ...]
+    declarations: tuple[Declaration, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RetractRule:
-    """Remove a rule or a phrase of a scope by its id."""
+    """Remove a rule or a declaration of a scope by its id."""
 
     id: str
     scope: str | None = None
@@ -317,7 +317,7 @@ Change = (
     | RetractFact
     | RetractPattern
     | AssertRules
-    | DeclarePhrases
+    | Declare
     | RetractRule
     | EvictFacts
     | EndFacts
@@ -389,7 +389,7 @@ class WriteSet:
                 self.removed.add((change.scope, change.predicate, len(change.args)))
             elif isinstance(change, RetractPattern):
                 self.removed.add((change.scope, change.predicate, len(change.pattern)))
-            elif isinstance(change, AssertRules | DeclarePhrases | RetractRule):
+            elif isinstance(change, AssertRules | Declare | RetractRule):
                 self.rules = True
             elif isinstance(change, EvictFacts):
                 self.removed.update(
@@ -485,8 +485,8 @@ def _stores(change: Change) -> bool:
         return any(len(rows) for rows in change.rows)
     if isinstance(change, AssertRules):
         return bool(change.rules)
-    if isinstance(change, DeclarePhrases):
-        return bool(change.phrases)
+    if isinstance(change, Declare):
+        return bool(change.declarations)
     if isinstance(change, AddEpisodes):
         return bool(change.episodes)
     if isinstance(change, RestoreFacts):
@@ -548,7 +548,7 @@ class Delta:
     removed: list[RemovedFacts] = field(default_factory=list)
     rules_added: list[ParsedRule] = field(default_factory=list)
     rules_removed: list[ParsedRule] = field(default_factory=list)
-    phrases_removed: list[ParsedPhrase] = field(default_factory=list)
+    declarations_removed: list[ParsedDeclaration] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     retold: dict[FactKey, int] | None = None
     details: dict[str, Any] = field(default_factory=dict)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from kbcore.errors import AlreadyExists
 from kbcore.state.episodes.text_sizes import entry_bytes
 from kbplanner.compile.rules import RuleSet
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.modes import NO_MODES, Modes
-from kbplanner.ir.phrases import Definition, Phrase
+from kbplanner.ir.phrases import Declaration, Definition, Phrase
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
     Aggregate,
@@ -30,8 +31,8 @@ from kbplanner.ir.terms import (
 )
 from kbplanner.pacing import YieldNow, go_on, paced, yielding
 from kbplanner.syntax.diagnostics import RuleWarning
-from kbplanner.syntax.printer import print_phrase, print_rule
-from kbtypes.results import StoredPhrase, StoredRule
+from kbplanner.syntax.printer import print_declaration, print_rule
+from kbtypes.results import INPUT_ID_SUFFIX, StoredInput, StoredPhrase, StoredRule
 
 RULES_PER_YIELD = 1
 """Rules examined between two calls of `yield_now`: one can have 64 KiB of expressions."""
@@ -61,7 +62,7 @@ class ParsedRule(StoredRule):
 class ParsedPhrase(StoredPhrase):
     """A stored phrase with its parsed form."""
 
-    phrase: Phrase = field(repr=False)
+    declaration: Phrase = field(repr=False)
 
     @property
     def bytes(self) -> int:
@@ -74,7 +75,26 @@ class ParsedPhrase(StoredPhrase):
         return f"Phrase Asserted: {self.text}"
 
 
-StoredDefinition = ParsedRule | ParsedPhrase
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedInput(StoredInput):
+    """A stored declaration of an input with its parsed form."""
+
+    declaration: Input = field(repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.text, self.scope)
+
+    @property
+    def report(self) -> str:
+        """A line about the input for the one who stored it."""
+        return f"Input Asserted: {self.text}"
+
+
+ParsedDeclaration = ParsedPhrase | ParsedInput
+
+StoredDefinition = ParsedRule | ParsedDeclaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,33 +123,38 @@ def stored_rule(rule: Rule) -> ParsedRule:
     return ParsedRule(rule.name or "r" + _digest(bare), print_rule(bare), rule.scope, rule=rule)
 
 
-def stored_phrase(phrase: Phrase) -> ParsedPhrase:
-    """Give a phrase its id."""
-    text = print_phrase(replace(phrase, scope=None))
-    return ParsedPhrase(f"@{phrase.signature}", text, phrase.scope, phrase=phrase)
+def stored_declaration(declared: Declaration) -> ParsedDeclaration:
+    """Give a phrase or an input its id."""
+    text = print_declaration(replace(declared, scope=None))
+    id = f"@{declared.signature}"
+    if isinstance(declared, Input):
+        return ParsedInput(id + INPUT_ID_SUFFIX, text, declared.scope, declaration=declared)
+    return ParsedPhrase(id, text, declared.scope, declaration=declared)
 
 
 def stored_definition(definition: Definition) -> StoredDefinition:
-    """Give a rule or a phrase its id."""
-    return stored_phrase(definition) if isinstance(definition, Phrase) else stored_rule(definition)
+    """Give a rule or a declaration its id."""
+    if isinstance(definition, Rule):
+        return stored_rule(definition)
+    return stored_declaration(definition)
 
 
 class RuleBook:
     """All rules of a tenant, in the order they were stored, with a compiled set for each partition,
-    and the declared phrases.
+    and the declared phrases and inputs.
     """
 
     def __init__(self) -> None:
         self._rules: dict[tuple[str | None, str], ParsedRule] = {}
         self._visible: dict[str | None, RuleSet] = {}
         self._scopes: dict[str | None, int] = {}
-        self._phrases: dict[tuple[str | None, str], ParsedPhrase] = {}
+        self._declarations: dict[tuple[str | None, str], ParsedDeclaration] = {}
         self._checked: dict[str | None, RuleSet] = {}
         """Compiled sets of the last check, by scope: what it checks is mostly stored next."""
         self.version = 0
-        """Number of changes of the rules and phrases."""
+        """Number of changes of the rules and declarations."""
         self.bytes = 0
-        """Approximate size of the rules and phrases in bytes."""
+        """Approximate size of the rules and declarations in bytes."""
 
     def copy(self) -> RuleBook:
         """Return the same rules in a separate book of the same version."""
@@ -141,12 +166,12 @@ class RuleBook:
         )
         copy._visible = dict(self._visible)
         copy._checked = dict(self._checked)
-        copy._phrases = dict(self._phrases)
+        copy._declarations = dict(self._declarations)
         copy.bytes = self.bytes
         return copy
 
     def __len__(self) -> int:
-        return len(self._rules) + len(self._phrases)
+        return len(self._rules) + len(self._declarations)
 
     def all(self) -> list[ParsedRule]:
         """Return every rule of every scope."""
@@ -246,10 +271,10 @@ class RuleBook:
         ]
 
     def scopes(self) -> set[str | None]:
-        """Return the scopes that have their own rules or phrases, with None if there are any
+        """Return the scopes that have their own rules or declarations, with None if there are any
         without scope.
         """
-        return {*self._scopes, *(scope for scope, _ in self._phrases)}
+        return {*self._scopes, *(scope for scope, _ in self._declarations)}
 
     def of(self, scope: str | None) -> list[ParsedRule]:
         """Return the rules with exactly this scope, in the order they were stored."""
@@ -283,42 +308,57 @@ class RuleBook:
             self._visible.clear()
         return removed
 
-    def declare(self, phrase: Phrase) -> None:
-        """Store a phrase in place of an earlier one for the same predicate and scope."""
-        declared = stored_phrase(phrase)
-        before = self._phrases.get((phrase.scope, declared.id))
-        self._phrases[phrase.scope, declared.id] = declared
+    def declare(self, declaration: Declaration) -> None:
+        """Store a phrase or an input in place of an earlier one for the same predicate and
+        scope.
+        """
+        declared = stored_declaration(declaration)
+        before = self._declarations.get((declared.scope, declared.id))
+        self._declarations[declared.scope, declared.id] = declared
         self.bytes += declared.bytes - (0 if before is None else before.bytes)
         self.version += 1
 
-    def withdraw(self, scope: str | None, phrase_id: str) -> ParsedPhrase | None:
-        """Remove a phrase and return it; None if it does not exist."""
-        removed = self._phrases.pop((scope, phrase_id), None)
+    def withdraw(self, scope: str | None, declared_id: str) -> ParsedDeclaration | None:
+        """Remove a phrase or an input and return it; None if it does not exist."""
+        removed = self._declarations.pop((scope, declared_id), None)
         if removed is not None:
             self.bytes -= removed.bytes
             self.version += 1
         return removed
 
-    def phrase(self, scope: str | None, phrase_id: str) -> ParsedPhrase | None:
-        """Return the phrase of a scope with an id."""
-        return self._phrases.get((scope, phrase_id))
+    def declaration(self, scope: str | None, declared_id: str) -> ParsedDeclaration | None:
+        """Return the phrase or the input of a scope with an id."""
+        return self._declarations.get((scope, declared_id))
 
-    def phrases(self) -> list[ParsedPhrase]:
-        """Return every phrase of every scope, in the order of declaration."""
-        return list(self._phrases.values())
+    def declarations(self) -> list[ParsedDeclaration]:
+        """Return every phrase and input of every scope, in the order of declaration."""
+        return list(self._declarations.values())
 
-    def phrases_of(self, scope: str | None) -> list[ParsedPhrase]:
-        """Return the phrases with exactly this scope."""
-        return [declared for declared in self._phrases.values() if declared.scope == scope]
+    def declarations_of(self, scope: str | None) -> list[ParsedDeclaration]:
+        """Return the phrases and inputs with exactly this scope."""
+        return [declared for declared in self._declarations.values() if declared.scope == scope]
 
     def templates(self, scope: str | None) -> dict[tuple[str, int], Phrase]:
         """Return the phrases used in a partition, by name and arity: its own before the general
         ones.
         """
         return {
-            (declared.phrase.predicate, declared.phrase.arity): declared.phrase
+            (declared.declaration.predicate, declared.declaration.arity): declared.declaration
             for chosen in dict.fromkeys((None, scope))
-            for declared in self.phrases_of(chosen)
+            for declared in self.declarations_of(chosen)
+            if isinstance(declared, ParsedPhrase)
+        }
+
+    def inputs(
+        self, scope: str | None, *, all_scopes: bool = False
+    ) -> dict[tuple[str, int], Input]:
+        """Return the inputs declared for a partition, or for any if `all_scopes`, by name and
+        arity: its own before the general ones.
+        """
+        return {
+            (declared.declaration.predicate, declared.declaration.arity): declared.declaration
+            for declared in sorted(self.declarations(), key=lambda each: each.scope is not None)
+            if isinstance(declared, ParsedInput) and (all_scopes or declared.scope in (None, scope))
         }
 
     @staticmethod

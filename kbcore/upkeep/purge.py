@@ -185,7 +185,7 @@ def plan_purge(
     if mentions is None:
         _add_summaries(tenant, plan, budget)
         return plan
-    definitions: tuple[StoredDefinition, ...] = (*tenant.rules.all(), *tenant.rules.phrases())
+    definitions: tuple[StoredDefinition, ...] = (*tenant.rules.all(), *tenant.rules.declarations())
     plan.rules = [known for known in definitions if mentions.in_text(known.text)]
     for name in tenant.scopes():
         if mentions.in_text(name):

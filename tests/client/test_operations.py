@@ -283,7 +283,16 @@ def test_predicates_and_plans(family):
     assert listed == {("ancestor", 0, 2), ("parent", 2, 0)}
     assert "ancestor" in family.plan("ancestor(ann, ?x)")
     assert family.plans("ancestor(ann, ?x)", analyze=True)[0]["answers"] == 2
-    assert family.phrases() == []
+    assert family.phrases() == family.inputs() == []
+    family.teach('@input parent(who, child) "who is a parent of whom".')
+    (declared,) = family.inputs()
+    assert declared.id == "@parent/2 input"
+    assert [(info.args, info.gloss) for info in family.predicates()] == [
+        ((), None),
+        (("who", "child"), "who is a parent of whom"),
+    ]
+    family.retract_rule(declared)
+    assert family.inputs() == []
 
 
 def test_tenants_share_a_connection(kb):

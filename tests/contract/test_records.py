@@ -13,6 +13,7 @@ from kbtypes.records import Record, key_of
 ANSWERS = {
     results.StoredRule: "StoredRule",
     results.StoredPhrase: "StoredPhrase",
+    results.StoredInput: "StoredInput",
     results.RetractOutcome: "Retracted",
     results.Finding: "Diagnostic",
     results.TruthChange: "TruthChange",

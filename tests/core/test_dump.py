@@ -122,8 +122,8 @@ def test_a_listed_rule_has_a_name_only_if_its_author_gave_one():
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ('{"text": "p(a). q(b)."}', "text: must be one fact, rule or phrase"),
-        ('{"text": "?- p(a)."}', "text: must be one fact, rule or phrase"),
+        ('{"text": "p(a). q(b)."}', "text: must be one fact, rule or declaration"),
+        ('{"text": "?- p(a)."}', "text: must be one fact, rule or declaration"),
         ('{"text": "p(a).", "scope": "s"}', "text: is a text and the only member"),
         ('{"text": 1}', "text: is a text and the only member"),
         ('{"predicate": "p", "args": [], "ttl": "1 hour"}', "ttl: must be a positive number"),

@@ -163,7 +163,7 @@ def test_known_predicates_and_names_are_shown_and_used(bench: Bench) -> None:
     bench.say(facts(fact("works_at", "Ann", "ACME"), fact("Works At", " Bob ", "Acme")))
     found = bench.kb.extract("Ann works at Acme, and so does Bob.", store=True)
     prompt = bench.model.asked[0].messages[0].text
-    assert "<predicates>\nworksAt/2\n</predicates>" in prompt
+    assert "<predicates>\nworksAt/2, for example worksAt(ann, acme)\n</predicates>" in prompt
     assert "<names>\nann\nacme\n</names>" in prompt
     assert atoms(found) == ["worksAt(ann, acme)", "worksAt(Bob, acme)"]
     assert (found.asserted, found.known) == (1, 1)

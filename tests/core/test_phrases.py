@@ -17,8 +17,8 @@ from kbcore.node.runtime import Runtime
 from kbcore.operations.tenant_kb import TenantKB
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.phrases import Phrase, phrase_problem
-from kbplanner.syntax.parser import parse_phrase, parse_program
-from kbplanner.syntax.printer import print_phrase
+from kbplanner.syntax.parser import parse_declaration, parse_program
+from kbplanner.syntax.printer import print_declaration
 
 PARENT = '@phrase parent/2 "{0} is a parent of {1}" "{0} is no parent of {1}".'
 
@@ -122,7 +122,7 @@ def test_phrases_survive_a_restart(tmp_path: Path, snapshot: bool) -> None:
 
 def test_dumps_hold_phrases(kb: TenantKB) -> None:
     kb.execute(f'{PARENT} @phrase p/1 "{{0}} is p" [scope=s].')
-    phrases = [stored.phrase for stored in kb.phrases()]
+    phrases = [stored.declaration for stored in kb.phrases()]
     text = "\n".join(dump_lines([], phrases))
     assert text.splitlines() == [PARENT, '@phrase p/1 "{0} is p" [scope=s].']
     lines = list(dump_lines([], phrases, "jsonl"))
@@ -165,4 +165,4 @@ def test_a_printed_phrase_parses_to_the_same(
     both = (text + slots, None if negative is None else negative + slots)
     phrase = Phrase(predicate, arity, *both, scope)
     if phrase_problem(phrase) is None:
-        assert parse_phrase(print_phrase(phrase)) == phrase
+        assert parse_declaration(print_declaration(phrase)) == phrase

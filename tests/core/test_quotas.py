@@ -175,7 +175,7 @@ def test_a_copy_of_what_is_being_written_counts(first):
 def sizes(runtime, tenant="t"):
     """The size of the entries of a tenant as it is kept, and as a recount gives it."""
     state = runtime.find_tenant("default", tenant)
-    rules = [*state.rules.all(), *state.rules.phrases()]
+    rules = [*state.rules.all(), *state.rules.declarations()]
     recount = sum(each.bytes for each in (*rules, *state.subscriptions))
     recount += sum(map(episode_bytes, state.episodes))
     return state.stored_bytes - state.engine.bytes, recount

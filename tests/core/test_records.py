@@ -21,7 +21,7 @@ from kbcore.state.changes import (
     ChangeKeys,
     ChangeSet,
     Decision,
-    DeclarePhrases,
+    Declare,
     DropScope,
     EndedFact,
     EndFacts,
@@ -48,6 +48,7 @@ from kbcore.state.idempotency import IdempotentAnswer, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.rulebook import stored_rule
 from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import Variable
 from kbplanner.syntax.parser import parse_rule
@@ -81,8 +82,12 @@ WRITTEN: list[tuple[Change, str]] = [
         ),
     ),
     (
-        DeclarePhrases((Phrase("p", 1, "{0} is p", "{0} is not p", "s"),)),
+        Declare((Phrase("p", 1, "{0} is p", "{0} is not p", "s"),)),
         '{"op":"phrases","phrases":["@phrase p/1 \\"{0} is p\\" \\"{0} is not p\\" [scope=s]."]}',
+    ),
+    (
+        Declare((Input("p", ("x",), "what", "s"),)),
+        '{"op":"phrases","phrases":["@input p(x) \\"what\\" [scope=s]."]}',
     ),
     (
         RetractFact("p", ("a",), True, "s"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -253,3 +254,58 @@ def test_a_question_has_a_length(bench: Bench, question: str) -> None:
 def test_without_a_model() -> None:
     with kbcore.open_kb() as kb, pytest.raises(ModelNotConfigured):
         kb.synthesize("x")
+
+
+# -- meanings, and what was said -------------------------------------------------------------------
+
+
+def test_the_plan_knows_what_predicates_mean(bench: Bench) -> None:
+    bench.kb.tell((files("kbcore") / "memory.kb").read_text())
+    bench.say(plan(), plan())
+    bench.kb.synthesize("How many days until the trip?")
+    lines = bench.model.asked[0].messages[0].text.splitlines()
+    assert 'days_until/3 (?who, ?what, ?days): "in ?days days: ?who, ?what"' in lines
+    assert "lives_in/2 (person, city): where a person lives now" in lines
+    assert (
+        "works_at/2 (person, company): where a person works now, for example works_at(Ann, Acme)"
+        in lines
+    )
+
+
+def test_where_no_query_has_an_answer_what_was_said_is_the_evidence(bench: Bench) -> None:
+    bench.kb.add_episode("mia", "The boiler was repaired in May.", at="2026-05-03", id="e1")
+    bench.kb.add_episode("mia", "It rains.", at="2026-05-04")
+    bench.kb.tell("said", ["leo", "The boiler is loud again.", "2026-06-01T00:00:00.000Z"])
+    bench.say(
+        plan([atom("repaired", "boiler", "?x")]),
+        plan(),
+        said(
+            ("Leo said that the boiler is loud again.", [1]),
+            ("Mia said that the boiler was repaired in May.", [2]),
+        ),
+    )
+    found = bench.kb.synthesize("When was the boiler repaired?", citations=True)
+    assert found.answer == (
+        "Leo said that the boiler is loud again. Mia said that the boiler was repaired in May. [1]"
+    )
+    assert [source["episode"] for source in found.sources.listed] == ["e1"]
+    assert [each.type for each in found.derivation] == ["fact_match", "fact_match"]
+    facts = bench.model.asked[-1].messages[0].text
+    assert 'said(mia, "The boiler was repaired in May.", "2026-05-03T00:00:00.000Z")' in facts
+    assert "It rains" not in facts
+
+
+def test_facts_come_before_what_was_said(bench: Bench) -> None:
+    bench.kb.add_episode("mia", "Ann works at Initech.")
+    bench.say(plan([atom("works_at", "Ann", "?x")]), said(("Ann works at Acme.", [1])))
+    assert bench.kb.synthesize("Where does Ann work?").answer == "Ann works at Acme."
+    assert "Initech" not in bench.model.asked[-1].messages[0].text
+
+
+def test_episodes_alone_answer_a_question_without_a_plan() -> None:
+    model = Scripted(said(("Mia said that she moved to Oslo.", [1])))
+    with kbcore.open_kb(llm=model) as kb:
+        kb.add_episode("mia", "I moved to Oslo.")
+        found = kb.synthesize("Where did Mia move?")
+    assert found.answer == "Mia said that she moved to Oslo."
+    assert len(model.asked) == 1

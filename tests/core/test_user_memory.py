@@ -104,7 +104,7 @@ def test_a_new_value_ends_the_older_one(memory):
     memory.update("lives_in(mia, Hamburg)", since="2024-01-01")
     memory.update("lives_in(mia, Berlin)", since="2026-11-13")
     assert memory.search("Where does mia live?").text.strip() == (
-        "mia lives in Berlin (since 2026-11-13)."
+        "mia lives in Berlin (since 13 Nov 2026)."
     )
     (fact,) = memory.facts().facts
     assert fact.args == ("mia", "Berlin")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kbplanner.authoring.blocks import checked_source
 from kbplanner.authoring.formatter import format_text
 from kbplanner.syntax.statements import (
+    DeclarationStatement,
     FactStatement,
     GoalStatement,
-    PhraseStatement,
     RuleStatement,
     Statement,
 )
@@ -114,6 +114,7 @@ def statements(draw: st.DrawFn) -> list[str]:
         return ["?-", *draw(BODIES), "."]
     if kind == "declaration":
         declared = [
+            ["@", "input", "p", "(", "name", ",", "what", ")", '"what is liked"', "."],
             ["@", "phrase", "p", "/", "2", '"{0} likes {1}"', "[", "scope", "=", "s", "]", "."],
             [
                 "@",
@@ -194,8 +195,8 @@ def content(statement: Statement) -> Any:
             return statement.rule
         case GoalStatement():
             return statement.body
-        case PhraseStatement():
-            return statement.phrase
+        case DeclarationStatement():
+            return statement.declaration
 
 
 def contents(text: str) -> list[Any]:

@@ -17,9 +17,9 @@ from kbcore.operations.subscriptions.subscribing import DurableSubscription
 from kbcore.state.episodes.episodes import episode_bytes
 from kbcore.state.facts import Fact
 from kbcore.upkeep.purge import PurgeTarget
-from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.terms import Rule
-from kbplanner.syntax.parser import parse_body, parse_phrase, parse_rule
+from kbplanner.syntax.parser import parse_body, parse_declaration, parse_rule
 
 T0 = 1_700_000_000_000
 TEXTS = ("short", "ä" * 40, "zebulon said so")
@@ -29,6 +29,7 @@ step = st.one_of(
     st.tuples(st.just("episode"), number, text),
     st.tuples(st.just("rule"), number, text),
     st.tuples(st.just("phrase"), number, text),
+    st.tuples(st.just("input"), number, text),
     st.tuples(st.just("goal"), number, text),
     st.tuples(st.just("fact"), number, text),
     st.tuples(
@@ -45,18 +46,20 @@ step = st.one_of(
 def definition(kind: str, at: int, text: str) -> str:
     if kind == "phrase":
         return f'@phrase p{at}/1 "{{0}} {text}".'
+    if kind == "input":
+        return f'@input p{at}(name) "{text}".'
     return f'q{at}(?x) :- p{at}(?x), ?x != "{text}".'
 
 
-def parse_one(text: str) -> Rule | Phrase:
-    return parse_phrase(text) if text.startswith("@phrase") else parse_rule(text)
+def parse_one(text: str) -> Rule | Declaration:
+    return parse_declaration(text) if text.startswith("@") else parse_rule(text)
 
 
 def carry_out(node: Runtime, kind: str, at: int, text: str) -> None:
     kb = node.knowledge_base(tenant="t")
     if kind == "episode":
         kb.add_episode("ann", f"{at} {text}")
-    elif kind in ("rule", "phrase"):
+    elif kind in ("rule", "phrase", "input"):
         kb.assert_rules([parse_one(definition(kind, at, text))])
     elif kind == "goal":
         body = parse_body(f'p{at}(?x), ?x != "{text}"')
@@ -93,7 +96,7 @@ def kept_and_recount(node: Runtime) -> tuple[int, int]:
     tenant = node.find_tenant("default", "t")
     if tenant is None:
         return 0, 0
-    parts = tenant.rules.all(), tenant.rules.phrases(), tenant.subscriptions
+    parts = tenant.rules.all(), tenant.rules.declarations(), tenant.subscriptions
     recount = sum(each.bytes for part in parts for each in part)
     recount += sum(map(episode_bytes, tenant.episodes))
     kept = tenant.rules.bytes + tenant.episodes.bytes + tenant.subscriptions.bytes

@@ -30,7 +30,8 @@ def think(system: str, prompt: str) -> dict[str, Any]:
         return answer(facts)
     if (question := marked(prompt, "question")) is not None:
         return plan(prompt, question)
-    return extract(marked(prompt, "text") or "", '"rules" holds' in system)
+    text = re.sub(r"</?said[^>]*>\n?", "", marked(prompt, "text") or "")
+    return extract(text, '"rules" holds' in system)
 
 
 def extract(text: str, rules: bool) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def plan(prompt: str, question: str) -> dict[str, Any]:
     names = [arg for arg in all_names if re.search(rf"\b{re.escape(arg)}\b", question, re.I)]
     queries = []
     for line in (marked(prompt, "predicates") or "").splitlines():
-        name, arity = line.rsplit("/", 1)
+        name, arity = re.match(r"(\S+)/(\d+)", line).groups()  # type: ignore[union-attr]
         if not {part[:4] for part in name.lower().split("_") if len(part) > 2} & asked:
             continue
         count = int(arity)

@@ -29,28 +29,48 @@ class StoredPhrase(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredInput(Record):
+    """A declared input with its id, `@name/arity input`, its text, and its scope."""
+
+    id: str
+    text: str
+    scope: str | None = None
+
+
+INPUT_ID_SUFFIX = " input"
+"""End of the id of a declared input, which tells it from that of a phrase."""
+
+StoredStatement = StoredRule | StoredPhrase | StoredInput
+
+
+def stored_statement(row: Json) -> StoredStatement:
+    """Return the rule or declaration that an answer describes."""
+    if not row["id"].startswith("@"):
+        return StoredRule.of(row)
+    is_input = row["id"].endswith(INPUT_ID_SUFFIX)
+    return StoredInput.of(row) if is_input else StoredPhrase.of(row)
+
+
+@dataclass(frozen=True, slots=True)
 class StoreOutcome:
     """Result of storing facts and rules: the numbers of new and of known facts, and the rules.
 
-    `rules` includes rules and phrases that were stored before; `warnings` are texts about them.
-    `timestamp` is the logged time in epoch milliseconds. `discarded` counts the facts that were not
-    stored, because a conflict strategy preferred others.
+    `rules` includes rules and declarations that were stored before; `warnings` are texts about
+    them. `timestamp` is the logged time in epoch milliseconds. `discarded` counts the facts that
+    were not stored, because a conflict strategy preferred others.
     """
 
     asserted: int
     updated: int
     timestamp: int
-    rules: tuple[StoredRule | StoredPhrase, ...] = ()
+    rules: tuple[StoredStatement, ...] = ()
     warnings: tuple[str, ...] = ()
     discarded: int = 0
 
     @classmethod
     def of(cls, answer: Json) -> StoreOutcome:
         """Return the outcome that an answer describes."""
-        rules = tuple(
-            StoredPhrase.of(rule) if rule["id"].startswith("@") else StoredRule.of(rule)
-            for rule in answer.get("rules", ())
-        )
+        rules = tuple(map(stored_statement, answer.get("rules", ())))
         return cls(
             answer["asserted"],
             answer["updated"],
@@ -257,13 +277,16 @@ class Executed(Record):
 class PredicateInfo(Record):
     """A predicate: its name and arity, and the numbers of its stored facts and of its rules.
 
-    `facts` counts facts of both signs that are valid now.
+    `facts` counts facts of both signs that are valid now. `args` are the names of the arguments
+    and `gloss` the meaning of a fact, if the predicate is a declared input.
     """
 
     predicate: str
     arity: int
     facts: int = field(metadata=member("factCount"))
     rules: int = field(metadata=member("ruleCount"))
+    args: tuple[str, ...] = ()
+    gloss: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from kbcore.errors import AlreadyExists, InvalidInput, NotFound, TooLarge
 from kbcore.operations.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
-from kbcore.state.changes import EPISODES, AddEpisodes, Depends
+from kbcore.state.changes import EPISODES, AddEpisodes, Depends, EndedFact
 from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS, NewEpisode, episode_id
 from kbcore.state.episodes.evidence import MAX_EVIDENCE, Evidence, evidence_of
 from kbcore.state.facts import Fact, Row
@@ -39,12 +39,13 @@ class AddedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """Episodes to store with facts, and facts whose evidence is added if they are stored
-    already.
+    """Episodes to store with facts, facts whose evidence is added if they are stored already, and
+    stored facts that end.
     """
 
     episodes: tuple[NewEpisode, ...] = ()
     known: tuple[Fact, ...] = ()
+    ended: tuple[EndedFact, ...] = ()
 
 
 class EpisodeMethods(TenantHandle):

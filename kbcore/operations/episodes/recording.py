@@ -6,7 +6,6 @@ the limit of an episode are cut between lines.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,8 +22,6 @@ EPISODES_PER_YIELD = 100
 """Facts given their evidence, and episodes made, between two calls of `yield_now`: about a
 millisecond.
 """
-
-_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 
 
 class Recording:
@@ -80,6 +77,11 @@ class Recording:
                     evidence[Evidence(episode.id, low, high)] = None
         return tuple(evidence)
 
+    def episode_of(self, span: Span) -> str:
+        """Return the id of the episode in which a span of the text begins."""
+        index = max(0, bisect_right(self._starts, span[0]) - 1)
+        return self.episodes[index].id
+
     def supported(self, facts: Iterable[Fact], spans: dict[SignedAtom, list[Span]]) -> list[Fact]:
         """Return facts with the evidence of their spans."""
         return [
@@ -124,32 +126,6 @@ class ProseLines:
                 offset = self._places[index]
                 spans.append((offset + low - first, offset + high - first))
         return spans
-
-
-def sentence_of(text: str, start: int, end: int, fact: SignedAtom) -> Span:
-    """Return the span of the sentence of a piece of text that has most words of a fact.
-
-    Later arguments count a little more: the first one is often a pronoun in the text. The result
-    is the whole piece, from `start` up to `end`, if no sentence has any of the words.
-    """
-    predicate, args, _ = fact
-    weights = [(word, 0.5) for word in predicate.split("_")]
-    weights += [(arg, 1 + index / 10) for index, arg in enumerate(args)]
-    names = [
-        (re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE), weight)
-        for word, weight in weights
-        if word
-    ]
-    best, best_score = (start, end), 0.0
-    at = start
-    for stop in (*(match.start() for match in _SENTENCE.finditer(text, start, end)), end):
-        while at < stop and text[at].isspace():
-            at += 1
-        score = sum(weight for name, weight in names if name.search(text, at, stop))
-        if score > best_score:
-            best, best_score = (at, stop), score
-        at = stop
-    return best
 
 
 def _pieces(text: str, passage: Passage, max_chars: int) -> Iterable[Span]:

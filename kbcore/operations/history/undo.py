@@ -26,7 +26,7 @@ from kbcore.state.changes import (
     Change,
     ChangeCatalog,
     ChangeSet,
-    DeclarePhrases,
+    Declare,
     DropScope,
     EndFacts,
     EvictFacts,
@@ -43,19 +43,19 @@ from kbcore.state.changes import (
 from kbcore.state.episodes.evidence import evidence_from_json, with_evidence
 from kbcore.state.facts import UNSET_PRIORITY, FactKey, Row
 from kbcore.state.merging.sides import ConflictingFact
-from kbcore.state.rulebook import ParsedRule, stored_phrase
+from kbcore.state.rulebook import ParsedRule, stored_declaration
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
-from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.printer import print_atom
 
 CONFLICTS_LISTED = 100
 RuleKey = tuple[str | None, str]
-"""Scope and id of a rule or a phrase."""
+"""Scope and id of a rule or a declaration."""
 
-_Rules = tuple[dict[RuleKey, ParsedRule], dict[RuleKey, Phrase]]
+_Rules = tuple[dict[RuleKey, ParsedRule], dict[RuleKey, Declaration]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +329,8 @@ def _named_rules(changes: Iterable[Change]) -> set[RuleKey]:
     for change in changes:
         if isinstance(change, AssertRules):
             keys.update((rule.scope, rule.id) for rule in change.rules)
-        elif isinstance(change, DeclarePhrases):
-            keys.update((phrase.scope, stored_phrase(phrase).id) for phrase in change.phrases)
+        elif isinstance(change, Declare):
+            keys.update((each.scope, stored_declaration(each).id) for each in change.declarations)
         elif isinstance(change, RetractRule):
             keys.add((change.scope, change.id))
     return keys
@@ -346,8 +346,8 @@ def _written_scopes(changes: Iterable[Change]) -> set[str]:
             scopes.update(rows.scope for rows in change.rows)
         elif isinstance(change, AssertRules):
             scopes.update(rule.scope for rule in change.rules)
-        elif isinstance(change, DeclarePhrases):
-            scopes.update(phrase.scope for phrase in change.phrases)
+        elif isinstance(change, Declare):
+            scopes.update(declared.scope for declared in change.declarations)
         elif isinstance(change, ForkScope | MergeScope):
             scopes.update((change.source, change.target))
         elif not isinstance(change, AddEpisodes | NoteAnswer | ChangeCatalog) and hasattr(
@@ -395,12 +395,12 @@ def _in_force(later: Sequence[_Later], seq: int) -> list[_Later]:
 
 
 def _changed_rules(before: _Rules, after: _Rules) -> list[RuleKey]:
-    """Return the rules and phrases that are not the same in two states."""
-    (rules, phrases), (rules_after, phrases_after) = before, after
+    """Return the rules and declarations that are not the same in two states."""
+    (rules, declared), (rules_after, declared_after) = before, after
     return [
         key
-        for key in {**rules, **rules_after, **phrases, **phrases_after}
-        if rules.get(key) != rules_after.get(key) or phrases.get(key) != phrases_after.get(key)
+        for key in {**rules, **rules_after, **declared, **declared_after}
+        if rules.get(key) != rules_after.get(key) or declared.get(key) != declared_after.get(key)
     ]
 
 
@@ -408,19 +408,19 @@ def _rules(tenant: Tenant) -> _Rules:
     book = tenant.rules
     return (
         {(known.scope, known.id): known for known in book.all()},
-        {(known.phrase.scope, known.id): known.phrase for known in book.phrases()},
+        {(known.scope, known.id): known.declaration for known in book.declarations()},
     )
 
 
 def _inverse_rules(
-    keys: Iterable[RuleKey], rules: dict[RuleKey, ParsedRule], phrases: dict[RuleKey, Phrase]
+    keys: Iterable[RuleKey], rules: dict[RuleKey, ParsedRule], declared: dict[RuleKey, Declaration]
 ) -> Iterator[Change]:
     for key in keys:
         scope, id = key
         if key in rules:
             yield AssertRules((rules[key],))
-        elif key in phrases:
-            yield DeclarePhrases((phrases[key],))
+        elif key in declared:
+            yield Declare((declared[key],))
         else:
             yield RetractRule(id, scope)
 

@@ -142,6 +142,21 @@ class StoredEpisodes:
         """Return True if an episode was said by this speaker."""
         return name in self._speakers or (self._below is not None and self._below.is_speaker(name))
 
+    def speakers(self, count: int) -> list[str]:
+        """Return the at most `count` speakers of the most episodes."""
+        of_all = self._counted_speakers()
+        return [name for name, _ in of_all.most_common(count)]
+
+    def last_in_session(self, session: str, count: int) -> list[Episode]:
+        """Return the last episodes of a session, at most `count`, in the order in which they were
+        stored.
+
+        The caller holds the read lock. The first call reads all episodes.
+        """
+        total = self._count(session)
+        ids = self._slice(session, max(total - count, 0), total)
+        return [known for id in ids if (known := self.get(id)) is not None]
+
     def in_session(self, session: str) -> Iterator[Episode]:
         """Yield the episodes of a session in the order in which they were stored.
 
@@ -175,6 +190,10 @@ class StoredEpisodes:
             for index, id in enumerate(ids, first)
             if index != own and (known := self.get(id)) is not None
         ]
+
+    def _counted_speakers(self) -> Counter[str]:
+        below = Counter[str]() if self._below is None else self._below._counted_speakers()
+        return below + self._speakers
 
     def _in_order(self) -> _Order:
         if self._order is None:

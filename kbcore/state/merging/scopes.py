@@ -61,9 +61,9 @@ def _fork(tenant: Tenant, change: ForkScope, delta: Delta, yield_now: YieldNow) 
         copy = replace(stored, rule=replace(stored.rule, scope=change.target), scope=change.target)
         if rules.add(copy):
             delta.rules_added.append(copy)
-    phrases = () if change.source is None else rules.phrases_of(change.source)
-    for declared in paced(phrases, yield_now, RULES_PER_YIELD):
-        rules.declare(replace(declared.phrase, scope=change.target))
+    declarations = () if change.source is None else rules.declarations_of(change.source)
+    for declared in paced(declarations, yield_now, RULES_PER_YIELD):
+        rules.declare(replace(declared.declaration, scope=change.target))
     tenant.plan_version += 1
 
 
@@ -77,9 +77,9 @@ def _drop(tenant: Tenant, scope: str, delta: Delta, yield_now: YieldNow) -> int:
     for stored in paced(rules.of(scope), yield_now, RULES_PER_YIELD):
         rules.remove(scope, stored.id)
         delta.rules_removed.append(stored)
-    for declared in paced(rules.phrases_of(scope), yield_now, RULES_PER_YIELD):
+    for declared in paced(rules.declarations_of(scope), yield_now, RULES_PER_YIELD):
         rules.withdraw(scope, declared.id)
-        delta.phrases_removed.append(declared)
+        delta.declarations_removed.append(declared)
     return facts
 
 

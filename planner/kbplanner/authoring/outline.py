@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from kbplanner.ir.inputs import INPUT
 from kbplanner.ir.operators import is_builtin
 from kbplanner.syntax.constraints import DISJOINT, KEY, TOTAL
 from kbplanner.syntax.scanner import Token, block_header_size, scan_statement
@@ -229,6 +230,10 @@ def _declared(tokens: Sequence[Token], statement: int) -> Iterator[Occurrence]:
     word = tokens[1].value
     if word in (KEY, TOTAL):
         yield from _atoms(tokens, 2, statement, 0)
+        return
+    if word == INPUT:
+        _, arity = _call(tokens, 2)
+        yield _occurrence(NameKind.PREDICATE, tokens[2], statement, arity)
         return
     for at in range(2, len(tokens)):
         if tokens[at].type == "_LSQB":  # annotations

@@ -177,7 +177,8 @@ ERROR_CODES: tuple[Code, ...] = (
         "invalid declaration",
         "A phrase is declared with the name and arity of a predicate and a sentence in quotes. A key "
         "has variables for the arguments that identify a fact and `_` for the others; at least two "
-        "predicates are disjoint; what has to hold with a predicate comes after it.",
+        "predicates are disjoint; what has to hold with a predicate comes after it. An input is declared with "
+        "names of its arguments, all different, and a gloss in quotes.",
         bad="@key owns(?car, ?owner).",
         good="@key owns(?car, _).",
     ),
@@ -185,8 +186,8 @@ ERROR_CODES: tuple[Code, ...] = (
         "K021",
         "unknown-declaration",
         "unknown declaration",
-        "The declarations are `@phrase`, `@equivalence`, `@canonical`, `@key`, `@disjoint` and `@total`. A name before "
-        "a rule is followed by a colon.",
+        "The declarations are `@phrase`, `@input`, `@equivalence`, `@canonical`, `@key`, `@disjoint` and `@total`. A name "
+        "before a rule is followed by a colon.",
         bad='@sentence works_at/2 "{0} works at {1}".',
         good='@phrase works_at/2 "{0} works at {1}".',
     ),

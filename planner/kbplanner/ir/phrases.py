@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.terms import Rule
 
@@ -31,7 +32,10 @@ class Phrase:
         return f"{self.predicate}/{self.arity}"
 
 
-Definition = Rule | Phrase
+Declaration = Phrase | Input
+"""A statement about a predicate that is stored and that no answer depends on."""
+
+Definition = Rule | Declaration
 """A statement of a rule author about predicates, beside facts."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kbplanner.ir.inputs import INPUT
 from kbplanner.syntax.diagnostics import Problem, excerpt
 from kbplanner.syntax.scanner import OPERAND_END, OPERAND_START, Token
 
@@ -88,8 +89,9 @@ _CONSTRAINTS = {
     "key": "write @key owns(?car, _).",
     "disjoint": "write @disjoint cat, dog.",
     "total": "write @total person(?x), age(?x, _).",
+    INPUT: 'write @input works_at(person, company) "where a person works now".',
 }
-"""How each declaration of a constraint is written."""
+"""How each declaration of constraints and inputs is written."""
 
 
 def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: int) -> Problem:
@@ -98,7 +100,7 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     `line_start` is where the line of that token begins in `text`, `indent` how far the statement's
     first token is from the beginning of its own line.
     """
-    is_constraint = len(tokens) > 1 and tokens[1].type == "CONSTRAINT"
+    is_constraint = len(tokens) > 1 and tokens[1].type in ("CONSTRAINT", "INPUT")
     is_named = tokens[0].type == "_AT" and not is_constraint
     if at > 2 and is_named and tokens[2].type in ("IDENT", "STRING"):
         at = at if tokens[1].value in DECLARATIONS else 2  # the colon after the name of a rule
@@ -136,7 +138,10 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
 def _bad_constraint(text: str, word: str, token: Token | None, before: Token) -> Problem:
     actual = "the end of the text" if token is None else _shown(text, token)
     mark = before if token is None else token
-    message = f'expected predicates with "," between them and a final ".", found {actual}'
+    expected = 'predicates with "," between them'
+    if word == INPUT:
+        expected = "a predicate with names of its arguments, its gloss in quotes"
+    message = f'expected {expected} and a final ".", found {actual}'
     return Problem("bad-declaration", message, _CONSTRAINTS[word], mark.start, mark.end)
 
 

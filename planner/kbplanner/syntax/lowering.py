@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from kbplanner.ir.conditions import condition, generator
+from kbplanner.ir.inputs import Input, input_problem
 from kbplanner.ir.limits import MAX_DEPTH, Limits, metadata_problem, text_problem
 from kbplanner.ir.operators import (
     AGGREGATES,
@@ -27,7 +28,7 @@ from kbplanner.ir.operators import (
     fits_as_atom,
     is_builtin,
 )
-from kbplanner.ir.phrases import Phrase, phrase_problem
+from kbplanner.ir.phrases import Declaration, Phrase, phrase_problem
 from kbplanner.ir.terms import (
     ANONYMOUS,
     Aggregate,
@@ -110,11 +111,35 @@ class Lowering:
         annotations = self.annotations(clause, _RULE_KEYS)
         return Rule(head, body, name, annotations.confidence, annotations.scope)
 
-    def phrase(self, clause: ClauseTree) -> Phrase:
-        """Return the phrase of a declaration."""
+    def declaration(self, clause: ClauseTree) -> Declaration:
+        """Return the phrase or the input that is declared."""
+        return self._input(clause) if clause.items else self._phrase(clause)
+
+    def _input(self, clause: ClauseTree) -> Input:
+        word, *texts = clause.tokens
+        (item,) = clause.items
+        scope = self.annotations(clause, ("scope",)).scope
+        node = item.args[0] if item.kind == "plain" else item
+        args = node.args if node.kind == "call" else ()
+        is_atom = node.kind in ("call", "IDENT", "STRING")
+        if not is_atom or any(arg.kind != "IDENT" for arg in args):
+            message = "an input is a predicate with names of its arguments in parentheses"
+            hint = 'write @input works_at(person, company) "where a person works now".'
+            self._add("bad-declaration", message, hint, item.start, item.end)
+            return Input("", ())
+        if node.token.type == "IDENT":
+            self._refuse_builtin(node.token, len(args))
+        gloss = self.text(texts[0]) if texts else None
+        names = tuple(self.text(arg.token) for arg in args)
+        declared = Input(self.text(node.token), names, gloss, scope)
+        if problem := input_problem(declared, self.limits):
+            self._at("bad-declaration", problem, None, texts[0] if gloss else word)
+        return declared
+
+    def _phrase(self, clause: ClauseTree) -> Phrase:
         word, name, arity, *texts = clause.tokens
         if word.value != "phrase":
-            hint = "write @phrase, @equivalence, @canonical, @key, @disjoint or @total, or @name: before a rule"
+            hint = "write @phrase, @input, @equivalence, @canonical, @key, @disjoint or @total, or @name: before a rule"
             self._at("unknown-declaration", f'no declaration "@{word.value}"', hint, word)
             return Phrase("", 0, "")
         if not texts:

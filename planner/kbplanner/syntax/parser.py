@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_TOKENS, Limits
-from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.terms import Atom, BodyItem, Expr, Literal, Rule
 from kbplanner.pacing import YieldNow, current_yield, go_on
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, syntax_error
@@ -24,9 +24,9 @@ from kbplanner.syntax.plain_goals import plain_goal
 from kbplanner.syntax.reader import StatementReader, read_chunks
 from kbplanner.syntax.scanner import Token, scan_statement
 from kbplanner.syntax.statements import (
+    DeclarationStatement,
     FactStatement,
     GoalStatement,
-    PhraseStatement,
     RuleStatement,
     Statement,
     TextSpan,
@@ -125,9 +125,12 @@ def parse_rule(
     return cast(RuleStatement, _single(text, "rule", limits, yield_now)).rule
 
 
-def parse_phrase(text: str, limits: Limits = DEFAULT_LIMITS) -> Phrase:
-    """Read one declaration of a phrase; the final dot may be missing. Raises RuleSyntaxError."""
-    return cast(PhraseStatement, _single(text, "declaration", limits)).phrase
+def parse_declaration(text: str, limits: Limits = DEFAULT_LIMITS) -> Declaration:
+    """Read one declaration of a phrase or an input; the final dot may be missing.
+
+    Raises RuleSyntaxError.
+    """
+    return cast(DeclarationStatement, _single(text, "declaration", limits)).declaration
 
 
 def parse_goal(

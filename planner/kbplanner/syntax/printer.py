@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from kbplanner.ir.conditions import condition_of, generator_of
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.operators import (
     AGGREGATES,
     ARITHMETIC,
@@ -19,7 +20,7 @@ from kbplanner.ir.operators import (
     PRODUCTS,
     needs_quotes,
 )
-from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.terms import (
     Aggregate,
     Apply,
@@ -91,13 +92,21 @@ def _time(value: int | str) -> str:
     return str(value) if isinstance(value, int) else _quoted(value, '"')
 
 
-def print_phrase(phrase: Phrase) -> str:
-    """Return a phrase as a statement, such as `@phrase works_at/2 "{0} works at {1}"` and a dot."""
-    texts = " ".join(_quoted(text, '"') for text in (phrase.text, phrase.negative) if text)
-    scope = "" if phrase.scope is None else f" [scope={print_constant(phrase.scope)}]"
-    return (
-        f"@phrase {print_predicate(phrase.predicate, phrase.arity)}/{phrase.arity} {texts}{scope}."
-    )
+def print_declaration(declared: Declaration) -> str:
+    """Return a phrase or an input as a statement, such as `@phrase works_at/2 "{0} works at {1}"`
+    and a dot.
+    """
+    name = print_predicate(declared.predicate, declared.arity)
+    if isinstance(declared, Input):
+        args = f"({', '.join(declared.args)})" if declared.args else ""
+        subject = f"input {name}{args}"
+        texts = [declared.gloss]
+    else:
+        subject = f"phrase {name}/{declared.arity}"
+        texts = [declared.text, declared.negative]
+    quoted = "".join(" " + _quoted(text, '"') for text in texts if text)
+    scope = "" if declared.scope is None else f" [scope={print_constant(declared.scope)}]"
+    return f"@{subject}{quoted}{scope}."
 
 
 def print_row(predicate: str, args: Sequence[str], negated: bool) -> str:

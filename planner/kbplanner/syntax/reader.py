@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from kbplanner.ir.inputs import INPUT
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
 from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import Atom
@@ -31,9 +32,9 @@ from kbplanner.syntax.scanner import (
 )
 from kbplanner.syntax.statements import (
     NO_ANNOTATIONS,
+    DeclarationStatement,
     FactStatement,
     GoalStatement,
-    PhraseStatement,
     RuleStatement,
     Statement,
     TextSpan,
@@ -183,7 +184,7 @@ class StatementReader:
         while tokens:
             self._yield_now()
             self._complete(tokens)
-            _mark_constraint(tokens)
+            _mark_declaration(tokens)
             fitting = _count_within_limits(tokens)
             result = self._parse(tokens[:fitting], self._yield_now)
             if isinstance(result, ClauseTree):
@@ -242,7 +243,7 @@ class StatementReader:
         if self._mode not in ("program", "atom" if clause.kind == "fact" else clause.kind):
             expected = {
                 "rule": 'a rule: head ":-" body',
-                "declaration": 'a declaration: @phrase name/arity "text"',
+                "declaration": 'a declaration: @phrase name/arity "text", or @input name(argument)',
                 "goal": "a goal",
                 "atom": "a single atom",
             }[self._mode]
@@ -266,7 +267,7 @@ class StatementReader:
         elif clause.kind == "goal":
             statement = GoalStatement(lowering.body(clause), span)
         elif clause.kind == "declaration":
-            statement = PhraseStatement(lowering.phrase(clause), span)
+            statement = DeclarationStatement(lowering.declaration(clause), span)
         else:
             text = self.text[tokens[0].start : tokens[-1].end]
             statement = RuleStatement(lowering.rule(clause), span, text=text)
@@ -274,7 +275,7 @@ class StatementReader:
             self._note_names(tokens)
             where.report(lowering.problems)
             return
-        if isinstance(statement, FactStatement | PhraseStatement):
+        if isinstance(statement, FactStatement | DeclarationStatement):
             yield statement
             return
         predicates = tuple(
@@ -345,12 +346,13 @@ class StatementReader:
         self._counted = max(pos, self._counted)
 
 
-def _mark_constraint(tokens: list[Token]) -> None:
-    """Tell the word of a declared constraint from a name, which a colon follows."""
-    if len(tokens) > 2 and tokens[0].type == "_AT" and tokens[1].value in KINDS:
+def _mark_declaration(tokens: list[Token]) -> None:
+    """Tell the word of a declared constraint or input from a name, which a colon follows."""
+    if len(tokens) > 2 and tokens[0].type == "_AT" and tokens[1].value in (*KINDS, INPUT):
         word = tokens[1]
         if word.type == "IDENT" and tokens[2].type != "_COLON":
-            tokens[1] = Token("CONSTRAINT", word.value, word.start, word.end)
+            kind = "INPUT" if word.value == INPUT else "CONSTRAINT"
+            tokens[1] = Token(kind, word.value, word.start, word.end)
 
 
 class _Positions:

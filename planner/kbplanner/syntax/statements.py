@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kbplanner.errors import InvalidInput
-from kbplanner.ir.phrases import Phrase
+from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule
 
 
@@ -97,14 +97,15 @@ class GoalStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class PhraseStatement:
-    """A declaration of how facts of a predicate are worded.
+class DeclarationStatement:
+    """A declaration of how facts of a predicate are worded, or of a predicate.
 
-    An example is `@phrase works_at/2 "{0} works at {1}".`
+    Examples are `@phrase works_at/2 "{0} works at {1}".` and
+    `@input works_at(person, company) "where a person works now".`
     """
 
-    phrase: Phrase
+    declaration: Declaration
     span: TextSpan
 
 
-Statement = FactStatement | RuleStatement | GoalStatement | PhraseStatement
+Statement = FactStatement | RuleStatement | GoalStatement | DeclarationStatement

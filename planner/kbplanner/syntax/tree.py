@@ -28,6 +28,7 @@ class ClauseTree:
     """A whole statement as parsed. `items` is the body; facts have a head only, goals a body only.
 
     A declaration has `tokens`: its word, the name and arity of the predicate, and its texts. A
+    declared input has its word and its gloss in `tokens`, and the predicate in `items`; a
     constraint has its word in `tokens`, and what it is about in `items`.
     """
 
@@ -158,6 +159,14 @@ class TreeMaker:
         annotations = tuple(rest.pop()) if rest and isinstance(rest[-1], list) else ()
         tokens = (word, name, arity, *rest)
         return ClauseTree("declaration", annotations=annotations, tokens=tokens)
+
+    def declared_input(self, parts: list[Any]) -> ClauseTree:
+        """Make a declared input: its word, the predicate with names of arguments, and a gloss."""
+        word, item, *rest = parts
+        annotations = tuple(rest.pop()) if rest and isinstance(rest[-1], list) else ()
+        return ClauseTree(
+            "declaration", items=(item,), annotations=annotations, tokens=(word, *rest)
+        )
 
     def constraint(self, parts: list[Any]) -> ClauseTree:
         """Make a declared constraint: its word, and the items after it."""

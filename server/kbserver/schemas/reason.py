@@ -687,6 +687,8 @@ class PredicateShown(JsonObject):
     fact_count = Count()
     rule_count = Count()
     has_rules = Flag()
+    args = Many(Text(), "The names of the arguments of a declared input.", optional=True)
+    gloss = Text("What a fact of a declared input means.", optional=True)
 
 
 class Predicates(JsonObject):

@@ -18,7 +18,12 @@ from kbplanner.passes.check import check_statements
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.parser import parse_program
-from kbplanner.syntax.statements import FactStatement, GoalStatement, PhraseStatement, RuleStatement
+from kbplanner.syntax.statements import (
+    DeclarationStatement,
+    FactStatement,
+    GoalStatement,
+    RuleStatement,
+)
 from kbserver.schemas.base import Answer, Body, JsonObject, Part, present
 from kbserver.schemas.fields import (
     Arguments,
@@ -136,7 +141,7 @@ class TeachBody(Body):
 
 
 class TaughtDefinition(Answer):
-    """A rule or phrase as it is stored."""
+    """A rule or declaration as it is stored."""
 
     id = Text()
     text = Text()
@@ -265,18 +270,31 @@ class StoredPhraseShown(Answer):
 
     id = Text("The predicate as `@name/arity`; `POST /retract/rule` takes it.")
     text = Text("The declaration in the rule language.")
-    predicate = Text(of="phrase.predicate")
-    arity = Count(of="phrase.arity")
-    phrase = Text("The sentence, with `{0}`, `{1}` ... for the arguments.", of="phrase.text")
-    negative = Text("The sentence for negated facts.", of="phrase.negative", allow_none=True)
+    predicate = Text(of="declaration.predicate")
+    arity = Count(of="declaration.arity")
+    phrase = Text("The sentence, with `{0}`, `{1}` ... for the arguments.", of="declaration.text")
+    negative = Text("The sentence for negated facts.", of="declaration.negative", allow_none=True)
+    scope = Text(allow_none=True)
+
+
+class StoredInputShown(Answer):
+    """A declared input: a predicate that gets facts from outside, and what they mean."""
+
+    id = Text("The predicate as `@name/arity input`; `POST /retract/rule` takes it.")
+    text = Text("The declaration in the rule language.")
+    predicate = Text(of="declaration.predicate")
+    arity = Count(of="declaration.arity")
+    args = Many(Text(), "The names of the arguments.", of="declaration.args")
+    gloss = Text("What a fact means.", of="declaration.gloss", allow_none=True)
     scope = Text(allow_none=True)
 
 
 class Rules(JsonObject):
-    """The rules of a tenant, and the phrases of its predicates."""
+    """The rules of a tenant, and the phrases and declared inputs."""
 
     rules = Many(StoredRuleShown)
     phrases = Many(StoredPhraseShown, "Left out where none is declared.", optional=True)
+    inputs = Many(StoredInputShown, "Left out where none is declared.", optional=True)
 
 
 D = TypeVar("D", bound=Definition)
@@ -309,9 +327,11 @@ def clauses_of(
         paced(statements, yield_now, STATEMENTS_PER_YIELD)
     )  # the core checks rules too; this check adds line numbers to errors
     rules: list[Definition] = [
-        _scoped(statement.rule if isinstance(statement, RuleStatement) else statement.phrase, scope)
+        _scoped(
+            statement.rule if isinstance(statement, RuleStatement) else statement.declaration, scope
+        )
         for statement in paced(statements, yield_now)
-        if isinstance(statement, RuleStatement | PhraseStatement)
+        if isinstance(statement, RuleStatement | DeclarationStatement)
     ]
     facts = [
         _fact_of(statement, scope)
@@ -320,7 +340,7 @@ def clauses_of(
     ]
     let_go(statements, yield_now)
     if not rules and not facts:
-        raise InvalidInput.at(path, "holds no fact, rule or phrase")
+        raise InvalidInput.at(path, "holds no fact, rule or declaration")
     return rules, facts
 
 

@@ -17,6 +17,7 @@ from kbtypes.results import (
     Neighbours,
     PredicateInfo,
     SlowGoal,
+    StoredInput,
     StoredPhrase,
     StoredRule,
 )
@@ -364,6 +365,10 @@ class Reads(Handle):
     def phrases(self, scope: str | None = ALL_SCOPES) -> list[StoredPhrase]:
         """Return the declared phrases of predicates, in the order of declaration."""
         return [StoredPhrase.of(each) for each in (self._rules(scope)).get("phrases", ())]
+
+    def inputs(self, scope: str | None = ALL_SCOPES) -> list[StoredInput]:
+        """Return the declared inputs, in the order of declaration."""
+        return [StoredInput.of(each) for each in (self._rules(scope)).get("inputs", ())]
 
     def predicates(self, scope: str | None = None) -> list[PredicateInfo]:
         """Return the predicates that have facts or rules, by name and arity."""

@@ -14,8 +14,10 @@ from kbtypes.results import (
     Executed,
     Preview,
     RetractOutcome,
+    StoredInput,
     StoredPhrase,
     StoredRule,
+    StoredStatement,
     StoreOutcome,
 )
 from kbtypes.values import (
@@ -186,14 +188,13 @@ class Writes(Handle):
         """Remove a fact or every fact that matches; another name of `retract`."""
         return self.retract(predicate, args, scope=scope, count=count)
 
-    def retract_rule(
-        self, rule: str | StoredRule | StoredPhrase, *, scope: str | None = None
-    ) -> None:
+    def retract_rule(self, rule: str | StoredStatement, *, scope: str | None = None) -> None:
         """Remove a rule, given by its id, as text, or as an element of `rules()`.
 
-        A phrase is given by its id or as an element of `phrases()`. Raises NotFound.
+        A declaration is given by its id or as an element of `phrases()` or `inputs()`.
+        Raises NotFound.
         """
-        if isinstance(rule, StoredRule | StoredPhrase):
+        if isinstance(rule, StoredRule | StoredPhrase | StoredInput):
             body = {"id": rule.id, "scope": rule.scope}
         elif ":-" in text_of("rule", rule):
             body = {"text": rule, "scope": scope}

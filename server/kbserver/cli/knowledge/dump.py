@@ -14,7 +14,7 @@ from kbcore.language.dump import DUMP_FORMATS, JSON_LINES, KB, dump_lines, liste
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, Variable
 from kbplanner.syntax.diagnostics import counted
-from kbplanner.syntax.parser import parse_phrase
+from kbplanner.syntax.parser import parse_declaration
 from kbplanner.syntax.printer import print_atom
 from kbserver.cli.shared.exits import Failed, describe_os_error
 from kbserver.cli.shared.goal_text import EVERY_SCOPE
@@ -57,8 +57,8 @@ def dump_to(
         dump_format = JSON_LINES if file is not None and file.suffix == ".jsonl" else KB
     if target.local:
         contents = folder(target).kb.contents(scope)
-        phrases = [known.phrase for known in contents.phrases]
-        rules: list[Definition] = [*(known.rule for known in contents.rules), *phrases]
+        declared = [known.declaration for known in contents.declarations]
+        rules: list[Definition] = [*(known.rule for known in contents.rules), *declared]
         lines = dump_lines(contents.facts, rules, dump_format)
     else:
         lines = dump_lines(_facts(target, scope), _rules(target, scope), dump_format)
@@ -87,14 +87,14 @@ def _facts(target: CommandTarget, scope: str) -> Iterator[dict[str, Any]]:
 
 
 def _rules(target: CommandTarget, scope: str) -> Iterator[Definition]:
-    """Yield the rules and phrases of a server."""
+    """Yield the rules and declarations of a server."""
     listed = target.send("GET", f"/rules?scope={scope}").json()
     for row in listed["rules"]:
         if scope in (EVERY_SCOPE, row["scope"]):
             yield listed_rule(row["id"], row["text"], row["scope"])
-    for row in listed.get("phrases", ()):
+    for row in (*listed.get("phrases", ()), *listed.get("inputs", ())):
         if scope in (EVERY_SCOPE, row["scope"]):
-            yield replace(parse_phrase(row["text"]), scope=row["scope"])
+            yield replace(parse_declaration(row["text"]), scope=row["scope"])
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbcore.language.dump import definition_text, fact_text, listed_rule
-from kbcore.language.files import phrase_of, rule_of
-from kbcore.state.rulebook import stored_phrase, stored_rule
+from kbcore.language.files import declaration_of, rule_of
+from kbcore.state.rulebook import stored_declaration, stored_rule
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.printer import print_atom
-from kbplanner.syntax.statements import FactStatement, PhraseStatement, RuleStatement
+from kbplanner.syntax.statements import DeclarationStatement, FactStatement, RuleStatement
 from kbserver.cli.shared.target import CommandTarget
 
 MAX_FACTS = 1000
@@ -34,7 +34,7 @@ class UndoChange:
     """Change by an entry of the shell.
 
     `facts` are the facts that the entry wrote or removed, and `before` the rows with these atoms
-    that were stored before. `added` and `removed` are rules and phrases.
+    that were stored before. `added` and `removed` are rules and declarations.
     """
 
     facts: list[FactKey] = field(default_factory=list)
@@ -89,9 +89,9 @@ def change_of_storing(target: CommandTarget, text: str, scope: str | None) -> Un
         elif isinstance(each, RuleStatement):
             rule = stored_rule(rule_of(each, scope))
             rules.append((rule.id, rule.scope))
-        elif isinstance(each, PhraseStatement):
-            phrase = stored_phrase(phrase_of(each, scope))
-            rules.append((phrase.id, phrase.scope))
+        elif isinstance(each, DeclarationStatement):
+            declared = stored_declaration(declaration_of(each, scope))
+            rules.append((declared.id, declared.scope))
     change.facts = list(dict.fromkeys(change.facts))
     if len(change.facts) > MAX_FACTS:
         raise ChangeTooLarge
@@ -134,7 +134,11 @@ def _stored(target: CommandTarget, facts: Iterable[FactKey]) -> list[Row]:
 
 
 def _stored_rules(target: CommandTarget) -> dict[RuleKey, Row]:
-    """Return the rules and phrases of every scope."""
+    """Return the rules and declarations of every scope."""
     answer = target.send("GET", "/rules?scope=*").json()
-    rows: Sequence[Row] = [*answer["rules"], *answer.get("phrases", ())]
+    rows: Sequence[Row] = [
+        *answer["rules"],
+        *answer.get("phrases", ()),
+        *answer.get("inputs", ()),
+    ]
     return {(row["id"], row["scope"]): row for row in rows}

@@ -10,6 +10,8 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
 from kbcore.state.rulebook import (
+    ParsedInput,
+    ParsedPhrase,
     ParsedRule,
     RulesOutcome,
     StoredDefinition,
@@ -32,6 +34,7 @@ from kbserver.schemas.rules import (
     DiagnosticShown,
     ForgetRuleBody,
     Rules,
+    StoredInputShown,
     StoredPhraseShown,
     StoredRuleShown,
     Taught,
@@ -126,15 +129,18 @@ def check(findings: Sequence[Finding], arguments: Json) -> Response:
 )
 @tagged
 def rules() -> Response:
-    """List the rules, and the phrases of predicates."""
+    """List the rules, and the phrases and inputs that are declared."""
     scope = scope_asked(request.args, EVERY_SCOPE)
     kb = seen_asked(reader(), request.args)
-    rows = StoredPhraseShown.write_all(kb.phrases(scope))
-    phrases = {"phrases": rows} if rows else {}
+    lists = {
+        "phrases": StoredPhraseShown.write_all(kb.phrases(scope)),
+        "inputs": StoredInputShown.write_all(kb.inputs(scope)),
+    }
+    declared = {name: rows for name, rows in lists.items() if rows}
     return answer_list(
         kb.rules(scope),
         (scope, request.args.get(KNOWN_AT)),
-        lambda stored: as_json({"rules": StoredRuleShown.write_all(stored), **phrases}),
+        lambda stored: as_json({"rules": StoredRuleShown.write_all(stored), **declared}),
     )
 
 
@@ -149,8 +155,8 @@ def rules() -> Response:
     errors=(404,),
 )
 def retract_rule(outcome: StoredDefinition, arguments: Json) -> Response:
-    """Retract one rule or phrase."""
-    kind = "Rule" if isinstance(outcome, ParsedRule) else "Phrase"
+    """Retract one rule or declaration."""
+    kind = {ParsedRule: "Rule", ParsedPhrase: "Phrase", ParsedInput: "Input"}[type(outcome)]
     return text(f"{kind} Retracted: {outcome.text}")
 
 
