@@ -161,7 +161,7 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
             assert found.text == render(found, text_format, times=request.times)
         if request.format == NATURAL:  # no entry is left out of the text
             for entry in found.entries:
-                if entry.predicate == "said":
+                if entry.predicate == "said" and entry.args[2] != "later":
                     args = entry.args[0], " ".join(entry.args[1].split())
                     assert all(arg in found.text for arg in args)
                 else:
