@@ -13,7 +13,7 @@ after one that ends with a question, gets ANSWER_WEIGHT times the match of the q
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 
@@ -58,19 +58,21 @@ def with_conversation(
     partitions: Sequence[Partition],
     predicates: Sequence[str] | None,
     matches: Lexical,
+    best: Iterable[Where],
     budget: Budget,
 ) -> Lexical:
     """Return matches with those of sessions and neighbours, for facts of `predicates`.
 
-    The caller holds the read lock. Raises BudgetExceeded.
+    `best` are the matches whose sessions and neighbours are looked at. The caller holds the
+    read lock. Raises BudgetExceeded.
     """
     if not matches or not len(tenant.episodes):
         return matches
     tenant.note_episodes()  # a transaction that is committed before may add a neighbour
-    best = nlargest(MAX_SOURCES, matches.items(), key=lambda pair: pair[1])
     based: dict[Where, list[Episode]] = {}
     own: dict[str, float] = {}
-    for (stored, row), match in budget.paced(best):
+    for stored, row in budget.paced(best):
+        match = matches[stored, row]
         based[stored, row] = episodes_of_fact = list(_episodes(tenant, stored, row))
         for episode in episodes_of_fact:
             own[episode.id] = max(match, own.get(episode.id, 0.0))

@@ -70,8 +70,10 @@ class KBCore:
                 self._kb.tell(fact.predicate, list(fact.args), evidence=[episode])
 
     def finish(self) -> None:
-        """Make the vectors of facts; each turn is visible when it is stored."""
+        """Make the vectors of facts, and wait until the index of words is complete."""
         while self.name == VECTORS and self._kb._runtime.vectors.work():
+            pass
+        while self._kb.context(query="index", max_facts=1).index_progress is not None:
             pass
 
     def recall(self, request: Request) -> Recall:
