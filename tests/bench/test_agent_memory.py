@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from agent_memory import abilities, public
 from agent_memory.ablation import steps
 from agent_memory.baselines import BM25, plain_words, stems
-from agent_memory.chats import CORRECTED, KINDS, SEVERAL, SHORT, chat
+from agent_memory.chats import CORRECTED, KINDS, NEVER, SEVERAL, SHORT, chat
 from agent_memory.interface import Conversation, Question, Recall, Request, Turn
 from agent_memory.kbcore_systems import ABSTAINING, GOALS, TEXTS, KBCore
 from agent_memory.made import SMALL_PEOPLE, made_conversation
@@ -100,6 +100,8 @@ def test_questions_of_chats_are_answered_by_their_evidence(seed: int) -> None:
     texts = {turn.id: turn.text for turn in talk.turns}
     for question in talk.questions:
         said = " ".join(texts[turn] for turn in question.evidence)
+        assert bool(question.evidence) == bool(question.answers) == (question.ability != NEVER)
+        assert question.evidence <= question.related
         assert all(contains(said, answer) for answer in question.answers), question
         assert not any(contains(said, wrong) for wrong in question.competing), question
         assert (len(question.evidence) > 1) == (question.ability == SEVERAL)
@@ -227,6 +229,8 @@ def test_recall_and_precision_of_the_first_ten() -> None:
     assert (found.first_recall, found.first_precision) == (0.5, 0.25)
     nothing = score(QUESTION, Recall("", []), None, [])
     assert (nothing.first_recall, nothing.first_precision) == (0.0, None)
+    wider = replace(QUESTION, related=frozenset({"t1", "t2", "x"}))
+    assert score(wider, Recall("", []), None, ["t1", "x", "y", "z"]).first_precision == 0.5
 
 
 @given(st.sets(st.integers(0, 9), min_size=1), st.sets(st.integers(0, 9)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 from .chat_texts import (
@@ -50,7 +50,8 @@ DETAILS_AT_ONCE = 3
 
 FULL, SHORT, CORRECTED = "said in full", "short answer", "corrected value"
 RELATIVE, SEVERAL, NEWS = "relative date", "several turns", "news of a day"
-KINDS = (FULL, SHORT, CORRECTED, RELATIVE, SEVERAL, NEWS)
+NEVER = "never said"
+KINDS = (FULL, SHORT, CORRECTED, RELATIVE, SEVERAL, NEWS, NEVER)
 """Abilities: how the evidence of a question was said."""
 
 _NEXT = ("tomorrow", "next Tuesday", "this Friday", "next Saturday", "in two weeks", "next month",
@@ -67,6 +68,7 @@ class _Subject:
     noun: str
     family: Family
     open: list[str] = field(default_factory=list)
+    turns: set[str] = field(default_factory=set)
     corrigible: list[tuple[str, str, str]] = field(default_factory=list)
     """Details said in full, which a later session may correct: detail, value, id of the
     question.
@@ -74,7 +76,7 @@ class _Subject:
 
 
 def chat(seed: int) -> Conversation:
-    """Return a chat of two people, with questions of the six KINDS."""
+    """Return a chat of two people, with questions of all KINDS."""
     return _Chat(f"chat-{seed}", random.Random(f"coherent chat {seed}")).made()
 
 
@@ -85,11 +87,13 @@ class _Chat:
         self._name, self._draw = name, draw
         self._people = draw.sample([each for each in PEOPLE if each not in FRIENDS], 2)
         self._turns: list[Turn] = []
-        self._questions: dict[str, Question] = {}
+        self._questions: dict[str, tuple[_Subject, Question]] = {}
         self._session = ""
         self._at = datetime(2024, 1, 8, 18, tzinfo=timezone.utc)
         nouns = [(noun, family) for family in FAMILIES for noun in family.nouns]
-        chosen = draw.sample(nouns, 2 * SUBJECTS_PER_PERSON - SHARED_SUBJECTS)
+        draw.shuffle(nouns)
+        count = 2 * SUBJECTS_PER_PERSON - SHARED_SUBJECTS
+        chosen, self._never = nouns[:count], nouns[count:]
         # Some subjects are of both people: only the name tells them apart.
         both = chosen[:SHARED_SUBJECTS]
         halves = (chosen[:SUBJECTS_PER_PERSON], [*both, *chosen[SUBJECTS_PER_PERSON:]])
@@ -107,7 +111,14 @@ class _Chat:
         for number in range(SESSIONS):
             start = number * SUBJECTS_PER_SESSION
             self._add_session(number, plan[start : start + SUBJECTS_PER_SESSION])
-        return Conversation(self._name, tuple(self._turns), tuple(self._questions.values()))
+        for noun, family in self._never:
+            subject = _Subject(self._draw.choice(self._people), noun, family)
+            self._ask(NEVER, subject, self._draw.choice(family.details), [], [])
+        questions = [
+            replace(question, related=frozenset(subject.turns))
+            for subject, question in self._questions.values()
+        ]
+        return Conversation(self._name, tuple(self._turns), tuple(questions))
 
     def _add_session(self, number: int, subjects: Iterable[_Subject]) -> None:
         draw = self._draw
@@ -133,6 +144,7 @@ class _Chat:
     def _add_subject(self, subject: _Subject) -> None:
         """Add the turns about a subject: an opening, some details, perhaps a turn about nothing."""
         draw, who, other = self._draw, subject.who, self._other(subject.who)
+        start = len(self._turns)
         self._say(who, draw.choice(subject.family.openers), noun=subject.noun)
         self._say(other, draw.choice(subject.family.reactions))
         for index in range(draw.randint(1, DETAILS_AT_ONCE)):
@@ -146,6 +158,7 @@ class _Chat:
             self._say(other, reply, friend=friend)
         elif draw.random() < 0.7:
             self._say(other, draw.choice(REMARKS))
+        subject.turns.update(turn.id for turn in self._turns[start:])
 
     def _add_detail(self, subject: _Subject) -> None:
         draw = self._draw
@@ -257,7 +270,7 @@ class _Chat:
     ) -> str:
         """Add a question about a subject, and return its id."""
         id = f"{subject.who} {subject.noun} {about}"
-        self._questions[id] = Question(
+        question = Question(
             f"{self._name}: {id}",
             kind,
             text.format(who=subject.who, noun=subject.noun, **more),
@@ -265,6 +278,7 @@ class _Chat:
             tuple(values),
             tuple(competing),
         )
+        self._questions[id] = subject, question
         return id
 
     def _say(self, speaker: str, text: str, **values: str) -> str:

@@ -115,6 +115,7 @@ class Question:
     at: datetime | None = None
     goals: tuple[str, ...] = ()
     query: str = ""
+    related: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

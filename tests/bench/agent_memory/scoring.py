@@ -42,9 +42,10 @@ def percentile(values: Iterable[float], share: float) -> float:
 class Score:
     """Scores of one question.
 
-    `recall` is None without evidence. `first_recall` and `first_precision` are those of the first
-    ten turns; None without evidence, and the precision also without turns. `in_window` says that
-    all answers are in the window; for a question about something that was never said, that the
+    `recall` is None without evidence. `first_recall` is that of the first ten turns, and
+    `first_precision` the share of them that are on the subject of the question, or its evidence if
+    that is not known; None without evidence, and the precision also without turns. `in_window` says
+    that all answers are in the window; for a question about something that was never said, that the
     window is empty. `supported` says that all the evidence is in the window too, `alone` that
     moreover no competing value is. `answered` is None if the system cannot answer.
     """
@@ -84,7 +85,9 @@ def score(
         None if answer is None else answer == frozenset(question.answers),
         tokens(window.text),
         evidence_recall(question.evidence, first) if question.evidence else None,
-        evidence_recall(first, question.evidence) if question.evidence and first else None,
+        evidence_recall(first, question.related or question.evidence)
+        if question.evidence and first
+        else None,
     )
 
 
