@@ -130,10 +130,15 @@ class StoredEpisodes:
         """Return True if an episode was said by this speaker."""
         return name in self._speakers or (self._below is not None and self._below.is_speaker(name))
 
+    def prepare(self) -> None:
+        """Read all episodes for `in_session` and `around`; the caller holds the read lock."""
+        self._in_order()
+
     def in_session(self, session: str) -> Iterator[Episode]:
         """Yield the episodes of a session in the order in which they were stored.
 
-        The caller holds the read lock. The first call reads all episodes.
+        The caller holds the read lock. The first call reads all episodes unless they
+        are prepared.
         """
         if self._below is not None:
             yield from self._below.in_session(session)
@@ -144,7 +149,7 @@ class StoredEpisodes:
         """Return the episodes of the same session that were stored up to `distance` places before
         and after a stored episode, each with its distance, which is below 0 before it.
 
-        The caller holds the read lock. The first call reads all episodes.
+        The caller holds the read lock. The first call reads all episodes unless they are prepared.
         """
         if episode.session is None:
             return []
