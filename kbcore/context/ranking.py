@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from kbcore.context.capacity import RankedCandidate
@@ -23,6 +24,9 @@ from kbplanner.engine.backend import Attribute
 
 QUERY_SALIENCE_WEIGHT = 0.1
 """Default weight of salience relative to the match of a query, which is 1 for the best match."""
+
+SHARE_DIGITS = 12
+"""Decimal digits of a share of the best match: fewer than rounding can change."""
 
 CANDIDATE_BATCH = 64
 """Number of candidates that are created together."""
@@ -188,7 +192,10 @@ class Supply:
         """Return a stored fact with its match."""
         match = self.lexical.get((fact.stored, fact.row_id), 0.0)
         return Supplied(
-            fact, match, match / self._best_match if match else 0.0, self.salience_weight
+            fact,
+            match,
+            round(match / self._best_match, SHARE_DIGITS) if match else 0.0,
+            self.salience_weight,
         )
 
     def _salient_now(self, supplied: Sequence[Supplied]) -> Sequence[Supplied]:
@@ -220,11 +227,11 @@ class Supply:
         """Return the facts that match the query, best first."""
         if not self.lexical:
             return []
-        known = set(relations)
-        groups: dict[StoredRelation, array[int]] = {}
-        for stored, row_id in self.lexical:
-            if stored in known:
-                groups.setdefault(stored, array("I")).append(row_id)
+        groups: dict[StoredRelation, array[int]] = {stored: array("I") for stored in relations}
+        # Newest first, also in one millisecond: whether two writes share one is chance.
+        for stored, row_id in sorted(self.lexical, key=itemgetter(1), reverse=True):
+            if stored in groups:
+                groups[stored].append(row_id)
         matches = [
             match
             for stored, ids in groups.items()

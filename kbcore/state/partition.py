@@ -340,16 +340,24 @@ class StoredRelation:
         """Return the facts with evidence in an episode, hidden ones too; the caller holds the read
         lock.
 
-        The first call reads the metadata of all facts; from then on each write updates the index.
+        The first call, or `prepare_support`, reads the metadata of all facts; from then on each
+        write updates the index.
         """
-        if self._supported is None:
-            if not self.metadata:
-                return ()
-            supported: dict[str, dict[RowKey, None]] = {}
+        if not self.metadata:
+            return ()
+        return self.prepare_support().get(episode, ())
+
+    def prepare_support(self) -> Mapping[str, Iterable[RowKey]]:
+        """Return the facts with evidence by episode, for `supported_by`; the caller holds the read
+        lock.
+        """
+        known = self._supported
+        if known is None:
+            known = {}
             for row, metadata in self.metadata.items():
-                _move_support(supported, row, None, metadata)
-            self._supported = supported  # another reader may have made an equal one in between
-        return self._supported.get(episode, ())
+                _move_support(known, row, None, metadata)
+            self._supported = known  # another reader may have made an equal one in between
+        return known
 
     def metadata_then(self) -> MetadataThen | None:
         """Return the current metadata, unaffected by later writes while the caller holds it.

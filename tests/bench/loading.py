@@ -109,7 +109,7 @@ def loading(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
         )
         seconds = time.monotonic() - start
         wrong = (
-            "" if f"{count} facts" in done.stdout else f"kbcore load: {done.stdout} {done.stderr}"
+            "" if f"{count:,} facts" in done.stdout else f"kbcore load: {done.stdout} {done.stderr}"
         )
         rate = f"{count / seconds / 1e3:,.0f} k/s"
         yield Row(

@@ -5,6 +5,7 @@ systems.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,8 +20,9 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 
 from agent_memory import abilities, public
+from agent_memory.ablation import steps
 from agent_memory.baselines import BM25, plain_words, stems
-from agent_memory.chats import FULL, SHORT, chat, diary
+from agent_memory.chats import CORRECTED, KINDS, NEVER, SEVERAL, SHORT, chat
 from agent_memory.interface import Conversation, Question, Recall, Request, Turn
 from agent_memory.kbcore_systems import ABSTAINING, GOALS, TEXTS, KBCore
 from agent_memory.made import SMALL_PEOPLE, made_conversation
@@ -81,26 +83,84 @@ def test_what_an_abstention_asks_is_never_stated() -> None:
             assert (predicate, rest.split('"')[1]) not in stated
 
 
-@pytest.mark.parametrize(("make", "speakers"), [(chat, 2), (diary, 1)])
-def test_chats_state_each_detail_once_in_the_turn_that_is_its_evidence(make, speakers) -> None:
-    talk = make(1)
-    assert talk == make(1) != make(2)
-    assert len({turn.speaker for turn in talk.turns}) == speakers
-    texts = {turn.id: turn.text for turn in talk.turns}
+def test_chats_have_two_speakers_and_questions_of_every_kind() -> None:
+    talk = chat(1)
+    assert talk == chat(1) != chat(2)
+    assert len({turn.speaker for turn in talk.turns}) == 2
+    assert all(before.at < after.at for before, after in pairwise(talk.turns))
     assert len({question.text for question in talk.questions}) == len(talk.questions)
+    assert {question.ability for question in talk.questions} == set(KINDS)
+    days = {turn.session: turn.at.date() for turn in talk.turns}
+    assert all((after - before).days >= 1 for before, after in pairwise(days.values()))
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_questions_of_chats_are_answered_by_their_evidence(seed: int) -> None:
+    talk = chat(seed)
+    texts = {turn.id: turn.text for turn in talk.turns}
     for question in talk.questions:
-        (turn,) = question.evidence
-        assert contains(texts[turn], question.answers[0])
-        assert question.ability in ((FULL, SHORT) if speakers == 2 else (FULL,))
+        said = " ".join(texts[turn] for turn in question.evidence)
+        assert bool(question.evidence) == bool(question.answers) == (question.ability != NEVER)
+        assert question.evidence <= question.related
+        assert all(contains(said, answer) for answer in question.answers), question
+        assert not any(contains(said, wrong) for wrong in question.competing), question
+        assert (len(question.evidence) > 1) == (question.ability == SEVERAL)
+        assert bool(question.competing) == (question.ability == CORRECTED)
         if question.ability == SHORT:
-            assert not set(stems(question.text)) & set(stems(texts[turn]))
+            assert not set(stems(question.text)) & set(stems(said)), question
 
 
 def test_short_answers_are_found_by_the_question_before_them() -> None:
     talk = chat(1)
-    scores = run(KBCore(TEXTS), [talk], 200).by_ability()
-    assert scores[SHORT].recall > 0.5
-    assert run(BM25("plain", stems), [talk], 200).by_ability()[SHORT].recall < 0.1
+    mine = run(KBCore(TEXTS), [talk], 200).by_ability()[SHORT]
+    baseline = run(BM25("plain", stems), [talk], 200).by_ability()[SHORT]
+    assert mine.first_recall > baseline.first_recall + 0.1
+    assert baseline.first_recall < 0.1
+
+
+def test_steps_leave_parts_of_the_search_out_and_put_them_back() -> None:
+    talk = chat(1)
+    few = replace(talk, questions=talk.questions[::8])
+    first, *_, last = (run(make(), [few], 200) for make in steps())
+    usual = run(KBCore(TEXTS), [few], 200)
+    assert first.total().first_recall < last.total().first_recall
+    assert [each.first_recall for each in last.scores] == [
+        each.first_recall for each in usual.scores
+    ]
+
+
+WINDOWS = """
+import sys
+from agent_memory.chats import chat
+from agent_memory.interface import Request
+from agent_memory.kbcore_systems import TEXTS, KBCore
+talk, system = chat(1), KBCore(TEXTS)
+system.reset("")
+for turn in talk.turns:
+    system.store(turn)
+system.finish()
+for question in talk.questions[::4]:
+    print(question.id, system.recall(Request(question.text, 200)).text)
+system.close()
+"""
+
+
+def test_windows_do_not_depend_on_the_process() -> None:
+    windows = []
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        path = os.pathsep.join([str(HERE), environment.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [sys.executable, "-c", WINDOWS],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**environment, "PYTHONPATH": path},
+        )
+        assert done.returncode == 0, done.stderr
+        windows.append(done.stdout)
+    assert windows[0] == windows[1] != ""
 
 
 def test_a_system_that_abstains_has_empty_windows_for_some_questions() -> None:
@@ -162,6 +222,15 @@ def test_summary_leaves_out_questions_without_a_score() -> None:
     means = summary(scores)
     assert (means.questions, means.recall, means.in_window) == (2, 0.5, 1.0)
     assert (means.supported, means.answered, means.tokens) == (0.5, 1.0, 1.0)
+
+
+def test_recall_and_precision_of_the_first_ten() -> None:
+    found = score(QUESTION, Recall("", []), None, ["t1", "x", "y", "z"])
+    assert (found.first_recall, found.first_precision) == (0.5, 0.25)
+    nothing = score(QUESTION, Recall("", []), None, [])
+    assert (nothing.first_recall, nothing.first_precision) == (0.0, None)
+    wider = replace(QUESTION, related=frozenset({"t1", "t2", "x"}))
+    assert score(wider, Recall("", []), None, ["t1", "x", "y", "z"]).first_precision == 0.5
 
 
 @given(st.sets(st.integers(0, 9), min_size=1), st.sets(st.integers(0, 9)))
@@ -362,7 +431,7 @@ def test_all_systems_run_small() -> None:
     done = run_script("--small")
     assert done.returncode == 0, done.stderr
     header, _, *rows = done.stdout.split("\n\n")[1].splitlines()
-    assert header.startswith("| system | evidence recall")
+    assert header.startswith("| system | recall@10 | precision@10 | evidence recall")
     names = [row.split("|")[1].strip() for row in rows]
     assert names == [
         "bm25",

@@ -13,6 +13,9 @@ from kbcore.clock import ManualClock
 from kbcore.context.request import WindowRequest
 from kbcore.search.bm25 import LexicalIndex
 from kbcore.search.indexer import WordIndexes
+from kbcore.state import partition as partitions
+from kbcore.state.episodes.episodes import _Order
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Variable
 
@@ -322,6 +325,24 @@ def test_after_a_start_the_texts_of_episodes_are_indexed_without_a_question(tmp_
         finish(kb)
         assert window(kb).index_progress is None
         assert LexicalIndex not in node.find_tenant("default", "other").attached._of
+
+
+def test_after_a_start_the_first_question_reads_no_episodes_that_it_does_not_need(
+    tmp_path, monkeypatch
+):
+    with runtime(tmp_path) as node:
+        kb = node.knowledge_base()
+        for number in range(60):
+            episode = kb.add_episode("ann", f"tea n_{number}", session="s").episode.id
+            evidence = (Evidence(episode),)
+            kb.assert_facts([Fact("says", ("ann", f"tea n_{number}"), evidence=evidence)])
+    monkeypatch.setattr(WordIndexes, "_start_thread", lambda self: None)
+    with runtime(tmp_path) as node:
+        kb = node.knowledge_base()
+        finish(kb)
+        for owner, name in ((_Order, "add"), (partitions, "_move_support")):
+            monkeypatch.setattr(owner, name, lambda *_: pytest.fail("read by the question"))
+        assert numbers(window(kb, "n_30")) == {28, 29, 30, 31, 32}
 
 
 def test_the_thread_completes_the_index_that_a_question_began(monkeypatch):

@@ -13,7 +13,7 @@ after one that ends with a question, gets ANSWER_WEIGHT times the match of the q
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 
@@ -58,29 +58,30 @@ def with_conversation(
     partitions: Sequence[Partition],
     predicates: Container[str] | None,
     matches: Lexical,
+    best: Iterable[Where],
     budget: Budget,
 ) -> Lexical:
     """Return matches with those of sessions and neighbours, for facts of `predicates`.
 
-    The caller holds the read lock. Raises BudgetExceeded.
+    `best` are the matches whose sessions and neighbours are looked at. The caller holds the
+    read lock. Raises BudgetExceeded.
     """
     if not matches or not len(tenant.episodes):
         return matches
     tenant.note_episodes()  # a transaction that is committed before may add a neighbour
-    best = nlargest(MAX_SOURCES, matches.items(), key=lambda pair: pair[1])
-    based: dict[Where, list[Episode]] = {}
+    based = _episodes(tenant, best)
     own: dict[str, float] = {}
-    for (stored, row), match in budget.paced(best):
-        based[stored, row] = episodes_of_fact = list(_episodes(tenant, stored, row))
-        for episode in episodes_of_fact:
-            own[episode.id] = max(match, own.get(episode.id, 0.0))
-    episodes = {episode.id: episode for each in based.values() for episode in each}
+    episodes: dict[str, Episode] = {}
+    for where in sorted(based, key=matches.__getitem__, reverse=True):
+        for episode in based[where]:
+            own.setdefault(episode.id, matches[where])
+            episodes[episode.id] = episode
     if not episodes:
         return matches
     more = _more(tenant, episodes, own)
     raised = dict(matches)
     for where, based_on in based.items():
-        raised[where] += max((more[episode.id] for episode in based_on), default=0.0)
+        raised[where] += max(more[episode.id] for episode in based_on)
     relations = [
         stored
         for partition in partitions
@@ -99,40 +100,54 @@ def with_conversation(
 def _more(
     tenant: Tenant, episodes: Mapping[str, Episode], own: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return by episode what its session and its neighbours add to the match of its facts."""
+    """Return by episode what its session and its neighbours add to the match of its facts.
+
+    `own` has the matches of `episodes`, best first.
+    """
     sessions: dict[str, float] = {}
     near: dict[str, float] = {}
     answers: dict[str, float] = {}
     session_of: dict[str, str] = {}
-    for id, episode in episodes.items():
-        if episode.session is None:
+    for id, match in own.items():  # best first, so that the first match of each is the best
+        episode = episodes[id]
+        session = episode.session
+        if session is None:
             continue
-        session_of[id] = episode.session
-        sessions[episode.session] = max(own[id], sessions.get(episode.session, 0.0))
+        session_of[id] = session
+        sessions.setdefault(session, match)
         is_question = _is_question(episode.text)
         for distance, other in tenant.episodes.around(episode, NEIGHBOUR_DISTANCE):
-            session_of[other.id] = episode.session
-            near[other.id] = max(own[id], near.get(other.id, 0.0))
+            session_of[other.id] = session
+            near.setdefault(other.id, match)
             if is_question and distance == 1 and other.speaker != episode.speaker:
-                answers[other.id] = max(own[id], answers.get(other.id, 0.0))
+                answers.setdefault(other.id, match)
     mean = sum(episode.length for episode in episodes.values()) / len(episodes)
     gate = min(1.0, UNIT_CHARS / mean) ** 2 if mean else 1.0
     more = dict.fromkeys(episodes, 0.0)
     for id, session in session_of.items():
         around = SESSION_WEIGHT * sessions[session] + NEIGHBOUR_WEIGHT * near.get(id, 0.0)
-        more[id] = gate * around + ANSWER_WEIGHT * answers.get(id, 0.0)
+        more[id] = gate * around
+    for id, match in answers.items():
+        more[id] += ANSWER_WEIGHT * match
     return more
 
 
-def _episodes(tenant: Tenant, stored: StoredRelation, row: int) -> Iterator[Episode]:
-    """Yield the episodes that a fact is based on."""
-    if not stored.metadata:
-        return
-    key = tuple(stored.relation.rows(array("I", [row])))
-    for span in evidence_of(stored.metadata.get(key, {}))[:MAX_EPISODES]:
-        episode = tenant.episodes.get(span["episode"])
-        if episode is not None:
-            yield episode
+def _episodes(tenant: Tenant, facts: Iterable[Where]) -> dict[Where, list[Episode]]:
+    """Return the episodes that facts are based on, those without any left out."""
+    groups: dict[StoredRelation, array[int]] = {}
+    for stored, row in facts:
+        if stored.metadata:
+            groups.setdefault(stored, array("I")).append(row)
+    based: dict[Where, list[Episode]] = {}
+    for stored, rows in groups.items():
+        arity, cells = stored.schema.arity, stored.relation.rows(rows)
+        for index, row in enumerate(rows):
+            key = tuple(cells[index * arity : (index + 1) * arity])
+            spans = evidence_of(stored.metadata.get(key, {}))[:MAX_EPISODES]
+            known = [tenant.episodes.get(span["episode"]) for span in spans]
+            if episodes := [episode for episode in known if episode is not None]:
+                based[stored, row] = episodes
+    return based
 
 
 def _visible(stored: StoredRelation, episode: str) -> Iterator[int]:

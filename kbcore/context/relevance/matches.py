@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import nlargest
 from operator import itemgetter
 
-from kbcore.context.ranking import Lexical, admitted
+from kbcore.context.ranking import SHARE_DIGITS, Lexical, admitted
 from kbcore.context.relevance.conversation import MAX_SOURCES, with_conversation
 from kbcore.context.request import SaidIn, WindowRequest
 from kbcore.context.salience import Scores
@@ -76,9 +75,9 @@ def matching_facts(
         for query in queries:
             query.limit_to(allowed)
     symbol = None if asker is None else tenant.engine.find(asker)
-    matches = _Matches(queries, request, salience_weight, symbol, scores).found()
-    matches = _with_pairs(queries, matches)
-    return with_conversation(tenant, partitions, predicates, matches, budget)
+    matches, first = _Matches(queries, request, salience_weight, symbol, scores).found()
+    matches = _with_pairs(queries, matches, first)
+    return with_conversation(tenant, partitions, predicates, matches, first, budget)
 
 
 def _is_covered(
@@ -144,10 +143,12 @@ def at_least(lexical: Lexical, share_of_best: float) -> Lexical:
     return {fact: match for fact, match in lexical.items() if match >= least}
 
 
-def _with_pairs(queries: Sequence[SearchQuery], matches: Lexical) -> Lexical:
-    """Return matches with what pairs of words add to the best of them."""
+def _with_pairs(
+    queries: Sequence[SearchQuery], matches: Lexical, first: Iterable[Where]
+) -> Lexical:
+    """Return matches with what pairs of words add to some of them."""
     groups: dict[StoredRelation, array[int]] = {}
-    for stored, row in nlargest(MAX_SOURCES, matches, key=matches.__getitem__):
+    for stored, row in first:
         groups.setdefault(stored, array("I")).append(row)
     raised = dict(matches)
     for query in queries:
@@ -175,18 +176,18 @@ class _Matches:
         scores: Scores | None,
     ) -> None:
         self._queries = queries
-        self._wanted = request.max_facts
+        # The first facts of a small window are those of a larger one.
+        self._wanted = max(request.max_facts, MAX_SOURCES)
         self._least_salience = request.min_salience
         capped = request.max_per_predicate is not None or bool(request.buckets)
         factor = MATCHES_PER_CAPPED_FACT if capped else MATCHES_PER_FACT
-        # The first facts of a small window are those of a larger one.
         self._count = max(request.max_facts * factor, MAX_SOURCES)
         self._weight = salience_weight
         self._symbol = symbol
         self._scores = scores
 
-    def found(self) -> Lexical:
-        """Return the matches, best first."""
+    def found(self) -> tuple[Lexical, list[Where]]:
+        """Return the matches, and the first MAX_SOURCES of them after ranking."""
         symbols = (None,) if self._symbol is None else (None, self._symbol)
         searches = [(query, symbol) for query in self._queries for symbol in symbols]
         results = [query.best(self._count, symbol=symbol) for query, symbol in searches]
@@ -196,10 +197,10 @@ class _Matches:
             for search, result in zip(searches, results, strict=True)
             if len(result) == self._count
         ]
-        if not cut or self._count >= MAX_TIED_MATCHES:
-            return first
-        best = max(first.values())
+        best = max(first.values(), default=1.0)
         ranked = self._ranked(first, best)
+        if not cut or self._count >= MAX_TIED_MATCHES:
+            return first, _facts_of(ranked[:MAX_SOURCES])
         last = ranked[self._wanted - 1] if len(ranked) >= self._wanted else None
         least = 0.0
         if last is not None:
@@ -210,14 +211,13 @@ class _Matches:
             if lowest >= minimum:
                 more.append(query.best(MAX_TIED_MATCHES, max(minimum, 0.0), symbol))
         if not more:
-            return first
+            return first, _facts_of(ranked[:MAX_SOURCES])
         deeper = self._doubled([*results, *more])
-        if last is None:
-            return deeper
-        chosen = {where for _, _, where in self._ranked(deeper, best)[: self._wanted]}
-        return {
-            where: match for where, match in deeper.items() if where in first or where in chosen
-        }
+        chosen = _facts_of(self._ranked(deeper, best)[: self._wanted])
+        if last is not None:
+            facts = {*first, *chosen}
+            deeper = {where: match for where, match in deeper.items() if where in facts}
+        return deeper, chosen[:MAX_SOURCES]
 
     def _doubled(self, results: Sequence[Sequence[Found]]) -> dict[Where, float]:
         """Return matches by fact, doubled if the fact is about the asker, best first in a
@@ -234,23 +234,28 @@ class _Matches:
 
     def _ranked(
         self, matches: Mapping[Where, float], best: float
-    ) -> list[tuple[float, float, Where]]:
-        """Return the matches that are salient enough: negative rank, negative time, fact; in
-        order.
+    ) -> list[tuple[float, float, int, Where]]:
+        """Return the matches that are salient enough: negative rank, negative time,
+        negative row, fact; in order: newest first among equals, also in one millisecond.
         """
         groups: dict[StoredRelation, array[int]] = {}
         for stored, row in matches:
             groups.setdefault(stored, array("I")).append(row)
-        ranked: list[tuple[float, float, Where]] = []
+        ranked: list[tuple[float, float, int, Where]] = []
         for stored, rows in groups.items():
             saliences = _saliences(self._scores, stored, rows)
             created = stored.relation.attributes(Attribute.CREATED_AT, rows)
             ranked += [
-                (-(matches[stored, row] / best) - self._weight * salience, -at, (stored, row))
+                (
+                    -round(matches[stored, row] / best, SHARE_DIGITS) - self._weight * salience,
+                    -at,
+                    -row,
+                    (stored, row),
+                )
                 for row, salience, at in zip(rows, saliences, created, strict=True)
                 if salience >= self._least_salience
             ]
-        ranked.sort(key=itemgetter(0, 1))
+        ranked.sort(key=itemgetter(0, 1, 2))
         return ranked
 
     def _greatest_salience(self) -> float:
@@ -265,6 +270,10 @@ class _Matches:
         }
         most = self._scores.most_of([(stored, None) for stored in relations], 1)
         return most[0].score if most else 1.0
+
+
+def _facts_of(ranked: Iterable[tuple[float, float, int, Where]]) -> list[Where]:
+    return [where for *_, where in ranked]
 
 
 def _saliences(scores: Scores | None, stored: StoredRelation, rows: array[int]) -> Sequence[float]:

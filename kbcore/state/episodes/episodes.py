@@ -157,10 +157,15 @@ class StoredEpisodes:
         ids = self._slice(session, max(total - count, 0), total)
         return [known for id in ids if (known := self.get(id)) is not None]
 
+    def prepare(self) -> None:
+        """Read all episodes for `in_session` and `around`; the caller holds the read lock."""
+        self._in_order()
+
     def in_session(self, session: str) -> Iterator[Episode]:
         """Yield the episodes of a session in the order in which they were stored.
 
-        The caller holds the read lock. The first call reads all episodes.
+        The caller holds the read lock. The first call reads all episodes unless they
+        are prepared.
         """
         if self._below is not None:
             yield from self._below.in_session(session)
@@ -178,7 +183,7 @@ class StoredEpisodes:
         """Return the episodes of the same session that were stored up to `distance` places before
         and after a stored episode, each with its distance, which is below 0 before it.
 
-        The caller holds the read lock. The first call reads all episodes.
+        The caller holds the read lock. The first call reads all episodes unless they are prepared.
         """
         if episode.session is None:
             return []

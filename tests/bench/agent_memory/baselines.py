@@ -89,8 +89,10 @@ class BM25:
             for number, count in postings:
                 length = 1 - B + B * self._lengths[number] / self._mean
                 scores[number] += rarity * count * (K1 + 1) / (count + K1 * length)
-        text, turns = "", []
+        text, turns = "", list[str]()
         for number in sorted(scores, key=lambda each: (-scores[each], each)):
+            if len(turns) == request.most:
+                break
             turn = self._turns[number]
             longer = f"{text}\n{turn.line}" if text else turn.line
             if tokens(longer) <= request.budget:

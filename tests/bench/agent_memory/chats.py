@@ -1,180 +1,295 @@
-"""Generator of chats: two people over many sessions, or one person who writes alone.
+"""Generator of chats: two people over many sessions, with days between them.
 
-The shape is that of long chats between friends, as public sets describe it: some twenty sessions of
-some twenty turns, a few subjects in each, greetings and remarks in between. A detail of a subject
-is either said in full, with the words of the subject, or as the short answer to a question of the
-other person, whose words it does not repeat. The person who writes alone says all details in full.
+A session has some subjects of one person or the other, with small talk in between. A subject lasts
+several turns: it is named at first, and then people say "it" or nothing. Details are said in full;
+as the short answer to a question; wrong at first and corrected; with a day relative to the day of
+speaking; in several turns; or as news of a subject that comes up again and again.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
+from .chat_texts import (
+    ADDITIONS,
+    BYES,
+    CORRECTED_REACTIONS,
+    CORRECTIONS,
+    COUNTABLE,
+    DATE_ASKED,
+    DATE_QUESTIONS,
+    DATED,
+    DETAILS,
+    FAMILIES,
+    FRIENDS,
+    GREETINGS,
+    LATE_CORRECTIONS,
+    PAST,
+    PAST_ASKED,
+    PAST_QUESTIONS,
+    REMARKS,
+    REPLIES,
+    SMALL_TALK,
+    STEPS,
+    UPDATE_QUESTIONS,
+    UPDATES,
+    WONDERING,
+    Family,
+)
 from .drafts import PEOPLE
 from .interface import Conversation, Question, Turn
 
-SESSIONS = 20
-SUBJECTS_PER_SESSION = 3
-FULL, SHORT = "said in full", "short answer"
+SESSIONS = 24
+SUBJECTS_PER_SESSION = 4
+SUBJECTS_PER_PERSON = 24
+SHARED_SUBJECTS = 6
+DETAILS_AT_ONCE = 3
+
+FULL, SHORT, CORRECTED = "said in full", "short answer", "corrected value"
+RELATIVE, SEVERAL, NEWS = "relative date", "several turns", "news of a day"
+NEVER = "never said"
+KINDS = (FULL, SHORT, CORRECTED, RELATIVE, SEVERAL, NEWS, NEVER)
 """Abilities: how the evidence of a question was said."""
 
-SUBJECTS = (
-    "pottery class", "camping trip", "charity run", "garden project", "choir concert",
-    "book club", "cooking course", "photo exhibition", "kitchen renovation", "sailing lesson",
-    "chess tournament", "school reunion", "birthday party", "road trip", "dance workshop",
-    "job interview", "adoption meeting", "music festival", "hiking tour", "language course",
-)  # fmt: skip
-DETAILS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
-    (
-        "Who went with {who} to the {what}?",
-        "Did anyone come with you to the {what}?",
-        "Yes, {value} did, which was lovely.",
-        "{value} came with me to the {what}.",
-        ("my cousin Ava", "my colleague Ben", "my aunt Cleo", "my brother Dov", "old Mr Ekberg",
-         "my flatmate Fern", "my niece Gwen", "the twins"),
-    ),
-    (
-        "Where was the {what} of {who}?",
-        "Where does the {what} take place?",
-        "Down at {value}, just a short walk away.",
-        "The {what} was at {value} this time.",
-        ("the old mill", "the harbour hall", "Lake Orrin", "the town library", "Maple Street",
-         "the red barn", "the north beach", "Hill Park"),
-    ),
-    (
-        "What did {who} take home from the {what}?",
-        "What did you bring back from the {what}?",
-        "Just {value}, but I am proud.",
-        "I brought {value} home from the {what}.",
-        ("a blue bowl", "two medals", "a stack of photos", "a jar of honey", "a wooden spoon",
-         "three postcards", "a signed poster", "a paper crane"),
-    ),
-    (
-        "How did {who} feel about the {what}?",
-        "How did the {what} go?",
-        "Honestly, I was {value} the whole day.",
-        "The {what} made me {value}.",
-        ("nervous", "thrilled", "exhausted", "grateful", "bored", "homesick", "proud", "calm"),
-    ),
-)  # fmt: skip
-"""A detail: the later question, the question in the chat, its answer, the full sentence, the
-values.
-"""
+_NEXT = ("tomorrow", "next Tuesday", "this Friday", "next Saturday", "in two weeks", "next month",
+         "on Thursday", "in ten days", "the day after tomorrow")  # fmt: skip
+_LAST = ("yesterday", "last Sunday", "last Wednesday", "three days ago", "a week ago",
+         "two weeks ago", "last month", "on Monday")  # fmt: skip
 
-GREETINGS = ("Hey {other}! Good to see you again.", "Hi {other}, how have you been?")
-REPLIES = ("Hi {other}! All good here, a bit busy.", "Hey {other}, doing well, thanks.")
-REMARKS = (
-    "That sounds wonderful, {other}.",
-    "Wow, I am so happy for you!",
-    "I wish I could do something like that.",
-    "Thanks for telling me, {other}.",
-    "Life has been hectic here, but we manage.",
-    "It really helps to talk about these things.",
-)
-NOTES = (
-    "Slept badly, the neighbours were loud.",
-    "Work was long today, nothing special.",
-    "Made soup and went to bed early.",
-    "Called my parents in the evening.",
-)
+
+@dataclass(eq=False)
+class _Subject:
+    """A subject of a person, and the details that were not said yet."""
+
+    who: str
+    noun: str
+    family: Family
+    open: list[str] = field(default_factory=list)
+    turns: set[str] = field(default_factory=set)
+    corrigible: list[tuple[str, str, str]] = field(default_factory=list)
+    """Details said in full, which a later session may correct: detail, value, id of the
+    question.
+    """
 
 
 def chat(seed: int) -> Conversation:
-    """Return a chat of two people, with a question about each detail."""
-    draw = random.Random(f"chat {seed}")
-    pair = draw.sample(PEOPLE, 2)
-    return _conversation(draw, f"chat-{seed}", pair)
+    """Return a chat of two people, with questions of all KINDS."""
+    return _Chat(f"chat-{seed}", random.Random(f"coherent chat {seed}")).made()
 
 
-def diary(seed: int) -> Conversation:
-    """Return what one person wrote alone, with a question about each detail."""
-    draw = random.Random(f"diary {seed}")
-    return _conversation(draw, f"diary-{seed}", [draw.choice(PEOPLE)])
+class _Chat:
+    """The turns and questions of a chat under construction; all choices come from `draw`."""
 
+    def __init__(self, name: str, draw: random.Random) -> None:
+        self._name, self._draw = name, draw
+        self._people = draw.sample([each for each in PEOPLE if each not in FRIENDS], 2)
+        self._turns: list[Turn] = []
+        self._questions: dict[str, tuple[_Subject, Question]] = {}
+        self._session = ""
+        self._at = datetime(2024, 1, 8, 18, tzinfo=timezone.utc)
+        nouns = [(noun, family) for family in FAMILIES for noun in family.nouns]
+        draw.shuffle(nouns)
+        count = 2 * SUBJECTS_PER_PERSON - SHARED_SUBJECTS
+        chosen, self._never = nouns[:count], nouns[count:]
+        # Some subjects are of both people: only the name tells them apart.
+        both = chosen[:SHARED_SUBJECTS]
+        halves = (chosen[:SUBJECTS_PER_PERSON], [*both, *chosen[SUBJECTS_PER_PERSON:]])
+        self._subjects = [
+            _Subject(who, noun, family, draw.sample(family.details, len(family.details)))
+            for who, half in zip(self._people, halves, strict=True)
+            for noun, family in half
+        ]
 
-class _Session:
-    """The turns of a session under construction."""
+    def made(self) -> Conversation:
+        """Return the conversation."""
+        plan: list[_Subject] = []
+        while len(plan) < SESSIONS * SUBJECTS_PER_SESSION:
+            plan += self._draw.sample(self._subjects, len(self._subjects))
+        for number in range(SESSIONS):
+            start = number * SUBJECTS_PER_SESSION
+            self._add_session(number, plan[start : start + SUBJECTS_PER_SESSION])
+        for noun, family in self._never:
+            subject = _Subject(self._draw.choice(self._people), noun, family)
+            self._ask(NEVER, subject, self._draw.choice(family.details), [], [])
+        questions = [
+            replace(question, related=frozenset(subject.turns))
+            for subject, question in self._questions.values()
+        ]
+        return Conversation(self._name, tuple(self._turns), tuple(questions))
 
-    def __init__(self, name: str, start: datetime) -> None:
-        self._name, self._start = name, start
-        self.turns: list[Turn] = []
+    def _add_session(self, number: int, subjects: Iterable[_Subject]) -> None:
+        draw = self._draw
+        self._session = f"{self._name}:s{number + 1}"
+        day = self._at + timedelta(days=draw.randint(2, 11) if number else 0)
+        self._at = day.replace(hour=draw.randint(8, 21), minute=draw.randrange(60))
+        first, second = draw.sample(self._people, 2)
+        self._say(first, draw.choice(GREETINGS))
+        self._say(second, draw.choice(REPLIES))
+        for subject in subjects:
+            self._add_subject(subject)
+            self._add_small_talk()
+        if draw.random() < 0.5:
+            self._say(first, draw.choice(BYES))
 
-    def say(self, speaker: str, text: str) -> str:
+    def _add_small_talk(self) -> None:
+        for one, other in self._draw.sample(SMALL_TALK, self._draw.randint(0, 2)):
+            first, second = self._draw.sample(self._people, 2)
+            friend = self._draw.choice(FRIENDS)
+            self._say(first, one, friend=friend)
+            self._say(second, other, friend=friend)
+
+    def _add_subject(self, subject: _Subject) -> None:
+        """Add the turns about a subject: an opening, some details, perhaps a turn about nothing."""
+        draw, who, other = self._draw, subject.who, self._other(subject.who)
+        start = len(self._turns)
+        self._say(who, draw.choice(subject.family.openers), noun=subject.noun)
+        self._say(other, draw.choice(subject.family.reactions))
+        for index in range(draw.randint(1, DETAILS_AT_ONCE)):
+            if index and draw.random() < 0.4:
+                self._say(other, draw.choice(REMARKS))
+            self._add_detail(subject)
+        if draw.random() < 0.15:
+            one, reply = draw.choice(WONDERING)
+            friend = draw.choice(FRIENDS)
+            self._say(who, one, noun=subject.noun, friend=friend)
+            self._say(other, reply, friend=friend)
+        elif draw.random() < 0.7:
+            self._say(other, draw.choice(REMARKS))
+        subject.turns.update(turn.id for turn in self._turns[start:])
+
+    def _add_detail(self, subject: _Subject) -> None:
+        draw = self._draw
+        if draw.random() < 0.2:
+            self._add_news(subject)
+        elif draw.random() < 0.15 and subject.corrigible:
+            self._correct_later(subject)
+        elif subject.open:
+            detail = subject.open.pop()
+            kinds = (self._add_full, self._add_short, self._add_corrected, self._add_several)
+            weights = (4, 5, 3, 4 if detail in COUNTABLE else 0)
+            draw.choices(kinds, weights)[0](subject, detail)
+        if draw.random() < 0.3 and f"{subject.who} {subject.noun} when" not in self._questions:
+            self._add_date(subject)
+
+    def _add_full(self, subject: _Subject, detail: str) -> None:
+        value = self._draw.choice(DETAILS[detail].values)
+        turn = self._say(
+            subject.who, self._draw.choice(DETAILS[detail].full), noun=subject.noun, value=value
+        )
+        id = self._ask(FULL, subject, detail, [turn], [value])
+        subject.corrigible.append((detail, value, id))
+
+    def _add_short(self, subject: _Subject, detail: str) -> None:
+        texts, draw = DETAILS[detail], self._draw
+        value, asked = draw.choice(texts.values), draw.choice((texts.asked, texts.asked_again))
+        question = draw.choice(asked)
+        if draw.random() < 0.3:
+            question = f"{draw.choice(REMARKS)} {question}"
+        self._say(self._other(subject.who), question, noun=subject.noun)
+        turn = self._say(subject.who, draw.choice(texts.short), value=value)
+        self._ask(SHORT, subject, detail, [turn], [value])
+
+    def _add_corrected(self, subject: _Subject, detail: str) -> None:
+        texts, draw = DETAILS[detail], self._draw
+        wrong, value = draw.sample(texts.values, 2)
+        self._say(subject.who, draw.choice(texts.full), noun=subject.noun, value=wrong)
+        self._say(self._other(subject.who), draw.choice(CORRECTED_REACTIONS), value=wrong)
+        turn = self._say(subject.who, draw.choice(CORRECTIONS), value=value)
+        self._ask(CORRECTED, subject, detail, [turn], [value], [wrong])
+
+    def _correct_later(self, subject: _Subject) -> None:
+        """Correct what was said in full before, perhaps in an earlier session."""
+        draw = self._draw
+        detail, wrong, id = subject.corrigible.pop()
+        value = draw.choice([each for each in DETAILS[detail].values if each != wrong])
+        # The sentence in full says what is corrected; the beginning says that it is.
+        text = f"{draw.choice(LATE_CORRECTIONS)} {draw.choice(DETAILS[detail].full)}"
+        turn = self._say(subject.who, text, noun=subject.noun, value=value)
+        del self._questions[id]
+        self._ask(CORRECTED, subject, detail, [turn], [value], [wrong])
+
+    def _add_several(self, subject: _Subject, detail: str) -> None:
+        texts, draw = DETAILS[detail], self._draw
+        values = draw.sample(texts.values, draw.randint(2, 3))
+        turns = [
+            self._say(subject.who, draw.choice(texts.full), noun=subject.noun, value=values[0])
+        ]
+        for value in values[1:]:
+            self._say(self._other(subject.who), draw.choice(REMARKS))
+            turns.append(self._say(subject.who, draw.choice(ADDITIONS), value=value))
+        self._ask(SEVERAL, subject, detail, turns, values)
+
+    def _add_date(self, subject: _Subject) -> None:
+        """Tell when a subject is or was; relative to the day of speaking."""
+        draw = self._draw
+        is_past = draw.random() < 0.5
+        when = draw.choice(_LAST if is_past else _NEXT)
+        if draw.random() < 0.5:
+            text = draw.choice(PAST if is_past else DATED)
+        else:
+            self._say(self._other(subject.who), draw.choice(PAST_ASKED if is_past else DATE_ASKED))
+            text = "{when}."
+        turn = self._say(subject.who, text, noun=subject.noun, when=when)
+        asked = draw.choice(PAST_QUESTIONS if is_past else DATE_QUESTIONS)
+        self._note(RELATIVE, subject, "when", asked, [turn], [when])
+
+    def _add_news(self, subject: _Subject) -> None:
+        draw = self._draw
+        day = f"{self._at.day} {self._at:%B %Y}"
+        if f"{subject.who} {subject.noun} {day}" in self._questions:
+            return
+        value = draw.choice(STEPS)
+        turn = self._say(subject.who, draw.choice(UPDATES), noun=subject.noun, value=value)
+        self._note(NEWS, subject, day, draw.choice(UPDATE_QUESTIONS), [turn], [value], day=day)
+
+    def _ask(
+        self,
+        kind: str,
+        subject: _Subject,
+        detail: str,
+        turns: Sequence[str],
+        values: Sequence[str],
+        competing: Sequence[str] = (),
+    ) -> str:
+        text = self._draw.choice(DETAILS[detail].questions)
+        return self._note(kind, subject, detail, text, turns, values, competing)
+
+    def _note(
+        self,
+        kind: str,
+        subject: _Subject,
+        about: str,
+        text: str,
+        turns: Sequence[str],
+        values: Sequence[str],
+        competing: Sequence[str] = (),
+        **more: str,
+    ) -> str:
+        """Add a question about a subject, and return its id."""
+        id = f"{subject.who} {subject.noun} {about}"
+        question = Question(
+            f"{self._name}: {id}",
+            kind,
+            text.format(who=subject.who, noun=subject.noun, **more),
+            frozenset(turns),
+            tuple(values),
+            tuple(competing),
+        )
+        self._questions[id] = subject, question
+        return id
+
+    def _say(self, speaker: str, text: str, **values: str) -> str:
         """Add a turn and return its id."""
-        number = len(self.turns) + 1
-        at = self._start + timedelta(minutes=number)
-        turn = Turn(f"{self._name}:{number}", self._name, speaker, text, at)
-        self.turns.append(turn)
+        self._at += timedelta(seconds=self._draw.randint(5, 90))
+        number = 1 + sum(turn.session == self._session for turn in self._turns[-99:])
+        said = text.format(other=self._other(speaker), **values)
+        said = said[0].upper() + said[1:]
+        turn = Turn(f"{self._session}:{number}", self._session, speaker, said, self._at)
+        self._turns.append(turn)
         return turn.id
 
-
-def _conversation(draw: random.Random, name: str, people: list[str]) -> Conversation:
-    turns: list[Turn] = []
-    questions: list[Question] = []
-    # Each subject comes up in several sessions, of one person or of both, with other details.
-    plan = [subject for subject in SUBJECTS for _ in range(SESSIONS * SUBJECTS_PER_SESSION // 20)]
-    draw.shuffle(plan)
-    details = {
-        (subject, who): draw.sample(range(len(DETAILS)), len(DETAILS))
-        for subject in SUBJECTS
-        for who in people
-    }
-    for number in range(SESSIONS):
-        start = datetime(2024, 1, 8, 18, tzinfo=timezone.utc) + timedelta(days=9 * number)
-        session = _Session(f"{name}:s{number + 1}", start)
-        if len(people) == 2:
-            first, second = draw.sample(people, 2)
-            session.say(first, draw.choice(GREETINGS).format(other=second))
-            session.say(second, draw.choice(REPLIES).format(other=first))
-        for subject in plan[number::SESSIONS][:SUBJECTS_PER_SESSION]:
-            who = draw.choice(people)
-            other = next((each for each in people if each != who), None)
-            for _ in range(2):
-                if not details[subject, who]:
-                    continue
-                detail = DETAILS[details[subject, who].pop()]
-                value = draw.choice(detail[4])
-                ability, turn = _tell(draw, session, who, other, subject, detail, value)
-                text = detail[0].format(who=who, what=subject)
-                questions.append(
-                    Question(
-                        f"{name}:q{len(questions) + 1}", ability, text, frozenset({turn}), (value,)
-                    )
-                )
-        turns += session.turns
-    return Conversation(name, tuple(turns), tuple(questions))
-
-
-def _tell(
-    draw: random.Random,
-    session: _Session,
-    who: str,
-    other: str | None,
-    subject: str,
-    detail: tuple[str, str, str, str, tuple[str, ...]],
-    value: str,
-) -> tuple[str, str]:
-    """Add the turns in which a person tells a detail; return how, and the id of the turn with
-    it.
-    """
-    _, asked, answer, full, _ = detail
-    sentence = full.format(what=subject, value=value)
-    sentence = sentence[0].upper() + sentence[1:]
-    if other is None:
-        turn = session.say(who, sentence)
-        session.say(who, draw.choice(NOTES))
-        return FULL, turn
-    if draw.random() < 0.25:
-        session.say(other, f"{draw.choice(REMARKS).format(other=who)} {asked.format(what=subject)}")
-        turn = session.say(who, answer.format(value=value))
-        session.say(other, draw.choice(REMARKS).format(other=who))
-        return SHORT, turn
-    if draw.random() < 0.5:
-        session.say(other, f"What else is new, {who}?")
-    turn = session.say(who, sentence)
-    session.say(other, draw.choice(REMARKS).format(other=who))
-    if draw.random() < 0.3:
-        session.say(who, f"Have you ever been to a {subject}, {other}?")
-        session.say(other, "Not yet, maybe some day.")
-    return FULL, turn
+    def _other(self, person: str) -> str:
+        return next(each for each in self._people if each != person)

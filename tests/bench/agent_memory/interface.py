@@ -44,7 +44,8 @@ class Request:
     `asker` is the person that "I" and "my" stand for, `at` the time of the question, None if
     unknown. `goals` are atoms of the rule language that say what a window should answer, and
     `query` is the conjunction whose variables `?x` and `?y` are the answer. An agent with
-    structured memory would write both as a tool call; they are empty for public data.
+    structured memory would write both as a tool call; they are empty for public data. `most` limits
+    the number of turns.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Request:
     at: datetime | None = None
     goals: tuple[str, ...] = ()
     query: str = ""
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Question:
     at: datetime | None = None
     goals: tuple[str, ...] = ()
     query: str = ""
+    related: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,16 +28,20 @@ class KBCore:
     its turn as evidence, and is asked in words. `kbcore` has the rules as well, and is asked with
     the goals of the question; without goals, in words. `kbcore-abstaining` is `kbcore-facts` with
     `min_coverage`: its window is empty if no fact has enough words of the question.
-    `kbcore-vectors` is `kbcore-text` with the embedder that the environment names.
+    `kbcore-vectors` is `kbcore-text` with the embedder that the environment names. `min_coverage`
+    and `min_relevance` are those of each question in words.
     """
 
-    def __init__(self, name: str, min_coverage: float | None = None) -> None:
+    def __init__(
+        self, name: str, min_coverage: float | None = None, min_relevance: float = 0.0
+    ) -> None:
         names = (TEXTS, FACTS, GOALS, VECTORS, ABSTAINING)
         if name not in names:
             raise ValueError(f"{name} is none of {', '.join(names)}")
         self.name = name
         default = MIN_COVERAGE if name == ABSTAINING else 0.0
         self._min_coverage = default if min_coverage is None else min_coverage
+        self._min_relevance = min_relevance
         self._kb: Any = None
 
     def close(self) -> None:
@@ -70,17 +74,25 @@ class KBCore:
                 self._kb.tell(fact.predicate, list(fact.args), evidence=[episode])
 
     def finish(self) -> None:
-        """Make the vectors of facts; each turn is visible when it is stored."""
+        """Make the vectors of facts, and wait until the index of words is complete."""
         while self.name == VECTORS and self._kb._runtime.vectors.work():
+            pass
+        while self._kb.context(query="index", max_facts=1).index_progress is not None:
             pass
 
     def recall(self, request: Request) -> Recall:
         """Return the text of a window, and the episodes that its facts name as evidence."""
-        options: dict[str, Any] = {"query": request.text, "min_coverage": self._min_coverage}
+        options: dict[str, Any] = {
+            "query": request.text,
+            "min_coverage": self._min_coverage,
+            "min_relevance": self._min_relevance,
+        }
         if request.asker:
             options["asker"] = request.asker
         if self.name == GOALS and request.goals:
             options = {"goals": list(request.goals), "include_rules": False}
+        if request.most is not None:
+            options["max_facts"] = request.most
         window = self._kb.context(
             max_tokens=request.budget, fill="none", auto_resolve=False, format="natural", **options
         )

@@ -17,6 +17,8 @@ def tables(results: Sequence[Result]) -> str:
     rows = [
         (
             result.system,
+            _share(result.total().first_recall),
+            _share(result.total().first_precision),
             _share(result.total().recall),
             _share(result.total().in_window),
             _share(result.total().supported),
@@ -30,6 +32,8 @@ def tables(results: Sequence[Result]) -> str:
     ]
     header = (
         "system",
+        "recall@10",
+        "precision@10",
         "evidence recall",
         "answer in window",
         "supported",
@@ -42,6 +46,7 @@ def tables(results: Sequence[Result]) -> str:
     parts = [_table(header, rows)]
     abilities = list(results[0].by_ability())
     for title, attribute in (
+        ("Recall@10", "first_recall"),
         ("Evidence recall", "recall"),
         ("Supported: the answer in the window, with all its evidence", "supported"),
         ("Alone: supported, without a competing value in the window", "alone"),

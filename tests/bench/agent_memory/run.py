@@ -9,14 +9,14 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from agent_memory.baselines import BM25, plain_words, stems
-from agent_memory.chats import chat, diary
+from agent_memory.chats import chat
 from agent_memory.interface import Conversation, System
 from agent_memory.made import FULL_PEOPLE, SMALL_PEOPLE, made_conversation
 from agent_memory.public import DataError, read_locomo, read_longmemeval
@@ -25,23 +25,23 @@ from agent_memory.runner import run
 
 BUDGET = 200
 CHATS = 5
-"""Chats or diaries of one run, with consecutive seeds."""
+"""Chats of one run, with consecutive seeds."""
 
 
-def _kbcore(name: str) -> System:
+def _kbcore(name: str, options: argparse.Namespace) -> System:
     from agent_memory.kbcore_systems import KBCore
 
-    return KBCore(name)
+    return KBCore(name, options.min_coverage, options.min_relevance)
 
 
-SYSTEMS: dict[str, Callable[[], System]] = {
-    "bm25": lambda: BM25("bm25", plain_words),
-    "bm25-stems": lambda: BM25("bm25-stems", stems),
-    "kbcore-text": lambda: _kbcore("kbcore-text"),
-    "kbcore-facts": lambda: _kbcore("kbcore-facts"),
-    "kbcore-abstaining": lambda: _kbcore("kbcore-abstaining"),
-    "kbcore": lambda: _kbcore("kbcore"),
-    "kbcore-vectors": lambda: _kbcore("kbcore-vectors"),
+SYSTEMS: dict[str, Callable[[argparse.Namespace], System]] = {
+    "bm25": lambda _: BM25("bm25", plain_words),
+    "bm25-stems": lambda _: BM25("bm25-stems", stems),
+    "kbcore-text": lambda options: _kbcore("kbcore-text", options),
+    "kbcore-facts": lambda options: _kbcore("kbcore-facts", options),
+    "kbcore-abstaining": lambda options: _kbcore("kbcore-abstaining", options),
+    "kbcore": lambda options: _kbcore("kbcore", options),
+    "kbcore-vectors": lambda options: _kbcore("kbcore-vectors", options),
 }
 """A system of your own is one more entry; see `interface.System`."""
 
@@ -55,11 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of the made data")
     parser.add_argument("--budget", type=int, default=BUDGET, help="tokens of a window")
     parser.add_argument("--small", action="store_true", help="few people, to see that all runs")
+    parser.add_argument("--steps", action="store_true", help="kbcore-text part by part instead")
+    parser.add_argument("--min-relevance", type=float, default=0.0, help="of kbcore")
+    parser.add_argument("--min-coverage", type=float, help="of kbcore")
     parser.add_argument("--markdown", type=Path, help="page whose tables are replaced")
     data = parser.add_mutually_exclusive_group()
     data.add_argument("--locomo", type=Path, help="file in the shape of LoCoMo, not made data")
     data.add_argument("--chats", action="store_true", help="made chats of two people, five")
-    data.add_argument("--diaries", action="store_true", help="made diaries of one person, five")
     data.add_argument("--longmemeval", type=Path, help="file in the shape of LongMemEval")
     options = parser.parse_args(argv)
     names = options.systems.split(",")
@@ -77,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         conversations = _conversations(options)
     except (DataError, OSError) as error:
         parser.error(str(error))
-    results = [run(SYSTEMS[name](), conversations, options.budget) for name in names]
+    systems = _steps(options) if options.steps else (SYSTEMS[name](options) for name in names)
+    results = [run(system, conversations, options.budget) for system in systems]
     questions = sum(len(each.questions) for each in conversations)
     turns = sum(len(each.turns) for each in conversations)
     unknown = [text for each in conversations for text in each.unknown_evidence]
@@ -95,14 +98,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _steps(options: argparse.Namespace) -> Iterator[System]:
+    from agent_memory.ablation import steps
+
+    return (make() for make in steps(options.min_relevance))
+
+
 def _conversations(options: argparse.Namespace) -> list[Conversation]:
     if options.locomo:
         return list(read_locomo(options.locomo))
     if options.longmemeval:
         return list(read_longmemeval(options.longmemeval))
-    if options.chats or options.diaries:
-        make = chat if options.chats else diary
-        return [make(options.seed + number) for number in range(CHATS)]
+    if options.chats:
+        return [chat(options.seed + number) for number in range(CHATS)]
     return [made_conversation(options.seed, SMALL_PEOPLE if options.small else FULL_PEOPLE)]
 
 

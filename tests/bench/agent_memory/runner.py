@@ -6,10 +6,14 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .interface import Conversation, Question, Request, System
 from .scoring import Score, Summary, percentile, score, summary, tokens
+
+FIRST = 10
+FIRST_BUDGET = 100_000
+"""Turns that are looked at for recall and precision of the first ten, of any length."""
 
 
 @dataclass
@@ -75,4 +79,5 @@ def _ask(system: System, question: Question, budget: int, result: Result) -> Non
     answer = system.answer(request)
     if answer is not None:
         result.answer_times.append(time.perf_counter() - start)
-    result.scores.append(score(question, window, answer))
+    first = system.recall(replace(request, budget=FIRST_BUDGET, most=FIRST))
+    result.scores.append(score(question, window, answer, first.turns))

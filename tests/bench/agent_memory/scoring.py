@@ -42,10 +42,12 @@ def percentile(values: Iterable[float], share: float) -> float:
 class Score:
     """Scores of one question.
 
-    `recall` is None without evidence. `in_window` says that all answers are in the window; for a
-    question about something that was never said, that the window is empty. `supported` says that
-    all the evidence is in the window too, `alone` that moreover no competing value is. `answered`
-    is None if the system cannot answer.
+    `recall` is None without evidence. `first_recall` is that of the first ten turns, and
+    `first_precision` the share of them that are on the subject of the question, or its evidence if
+    that is not known; None without evidence, and the precision also without turns. `in_window` says
+    that all answers are in the window; for a question about something that was never said, that the
+    window is empty. `supported` says that all the evidence is in the window too, `alone` that
+    moreover no competing value is. `answered` is None if the system cannot answer.
     """
 
     ability: str
@@ -55,10 +57,17 @@ class Score:
     alone: bool
     answered: bool | None
     tokens: int
+    first_recall: float | None = None
+    first_precision: float | None = None
 
 
-def score(question: Question, window: Recall, answer: frozenset[str] | None) -> Score:
-    """Score a window and an exact answer for a question."""
+def score(
+    question: Question,
+    window: Recall,
+    answer: frozenset[str] | None,
+    first: Collection[str] = (),
+) -> Score:
+    """Score a window, an exact answer and the first ten turns for a question."""
     nothing_said = not question.answers and not question.evidence
     if nothing_said:
         in_window = not window.text.strip()
@@ -75,6 +84,10 @@ def score(question: Question, window: Recall, answer: frozenset[str] | None) -> 
         supported and not any(contains(window.text, value) for value in question.competing),
         None if answer is None else answer == frozenset(question.answers),
         tokens(window.text),
+        evidence_recall(question.evidence, first) if question.evidence else None,
+        evidence_recall(first, question.related or question.evidence)
+        if question.evidence and first
+        else None,
     )
 
 
@@ -89,6 +102,8 @@ class Summary:
     alone: float
     answered: float | None
     tokens: float
+    first_recall: float | None
+    first_precision: float | None
 
 
 def summary(scores: Sequence[Score]) -> Summary:
@@ -103,6 +118,8 @@ def summary(scores: Sequence[Score]) -> Summary:
         _mean([each.alone for each in scores]) or 0.0,
         _mean([each.answered for each in scores]),
         sum(each.tokens for each in scores) / len(scores),
+        _mean([each.first_recall for each in scores]),
+        _mean([each.first_precision for each in scores]),
     )
 
 

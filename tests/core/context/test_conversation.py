@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.runtimes import runtime
 from support.windows import texts, window
 
+from kbcore.clock import ManualClock
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
 
@@ -164,3 +166,18 @@ def test_a_transaction_sees_its_own_answers(kb):
     with node.in_transaction("default", "default", id, writes=False) as inside:
         assert ANSWER in found(inside)
     assert ANSWER not in found(kb)
+
+
+@pytest.mark.parametrize("step", [1, 40])
+def test_the_order_does_not_depend_on_which_writes_share_a_millisecond(step):
+    windows = []
+    for pause in (0, step):
+        clock = ManualClock()
+        with runtime(clock=clock) as node:
+            kb = node.knowledge_base()
+            for number in range(50):
+                say(kb, "ann", f"the concert number {number % 7} of {number}", f"s{number % 5}")
+                clock.advance(pause)
+            windows.append([found(kb, max_facts=count) for count in (3, 40)])
+    assert windows[0] == windows[1]
+    assert windows[0][0] == windows[0][1][:3]
