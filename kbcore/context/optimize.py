@@ -15,6 +15,7 @@ from kbcore.context.proofs.evidence import Witness
 from kbcore.context.proofs.proofs import GoalProofs
 from kbcore.context.proofs.rules import relevant_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
+from kbcore.context.quotations import Quotations
 from kbcore.context.ranking import Supplied, Supply, admitted
 from kbcore.context.relevance.questions import goals_of_question
 from kbcore.context.request import CITATIONS_TEXT, WindowRequest
@@ -82,7 +83,8 @@ def make_window(
     clashes = stored_clashes(tenant, supply, predicates, budget)
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
-    selection = Selection(request, room, supply, judge.loses, budget)
+    quotations = Quotations(supply, tenant.engine)
+    selection = Selection(request, room, supply, judge.loses, quotations, budget)
     goals = GoalProofs(request, witness, room, selection, judge)
     if request.with_rules:
         room.reserve_for(visible_rules(tenant, partitions))

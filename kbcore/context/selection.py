@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable
 from itertools import islice
 
 from kbcore.context.capacity import RankedCandidate, Room
+from kbcore.context.quotations import Quotations
 from kbcore.context.ranking import Supply, admitted
 from kbcore.context.request import WindowRequest
 from kbcore.context.summaries import Summaries, is_summary
@@ -89,6 +90,7 @@ class Selection:
         room: Room,
         supply: Supply,
         loses: Callable[[RankedCandidate], bool],
+        quotations: Quotations,
         budget: Budget,
     ) -> None:
         self._request = request
@@ -97,6 +99,7 @@ class Selection:
         self._loses_clash = loses
         self._budget = budget
         self._summaries = Summaries(supply)
+        self._quotations = quotations
         self._now = (supply.present or supply.scores).now
         self._refused: set[tuple[object, str]] = set()
         self.shares = shares(request)
@@ -182,6 +185,9 @@ class Selection:
             if summary is not None and (predicates is None or summary.predicate in predicates):
                 fact = summary
             if fact.key in room.taken or self._loses(fact):
+                continue
+            if self._quotations.is_told(fact, room.taken):
+                self._leave_out(fact, "replaced")
                 continue
             reason = "bucket" if share is not None else "query" if fact.relevance else "rank"
             role = OTHER if asks and not fact.relevance else MATCH

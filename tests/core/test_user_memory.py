@@ -9,6 +9,7 @@ import pytest
 
 from kbcore import open_kb
 from kbcore.errors import InvalidInput, NotFound
+from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Variable
 
@@ -216,3 +217,48 @@ def test_names_of_user_and_agent_are_the_speakers(memory):
     memory.add([MOVED, ASKED, {"role": "user", "name": "bob", "content": "Bob here."}], agent="amy")
     speakers = [episode.speaker for episode in memory.kb.episodes().episodes]
     assert speakers == ["mia", "amy", "bob"]
+
+
+def test_a_text_is_not_beside_what_was_read_in_it(memory):
+    memory.add({**MOVED, "id": "m1"})
+    memory.update("lives_in(mia, Berlin)", since="2026-11-20", evidence=["m1"])
+    window = memory.search("Who lives in Berlin, who moved to Berlin?")
+    assert [entry.predicate for entry in window.entries] == ["lives_in"]
+    assert [source["text"] for source in window.sources] == ["I moved to Berlin."]
+
+
+def test_a_text_of_a_replaced_value_is_not_found(memory):
+    memory.add([{**MOVED, "id": "m1"}, {**LIKED, "content": "I live in Rome now.", "id": "m2"}])
+    memory.update("lives_in(mia, Berlin)", since="2026-11-20", evidence=["m1"])
+    assert "I moved to Berlin." not in memory.search("Where does mia live? Berlin?").text
+    memory.update("lives_in(mia, Rome)", since="2026-11-21", evidence=["m2"])
+    window = memory.search("Where does mia live? Berlin or Rome?")
+    assert [entry.args[:2] for entry in window.entries] == [("mia", "Rome")]
+
+
+def test_a_text_of_a_denied_fact_is_not_found(memory):
+    memory.add({"role": "user", "content": "I like tea.", "at": "2026-11-20", "id": "m1"})
+    memory.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1, evidence=[_whole("m1")])])
+    memory.update("~likes(mia, tea)")
+    assert [entry.predicate for entry in memory.search("tea").entries] == ["likes"]
+
+
+def test_a_text_of_what_just_ended_is_found(memory):
+    memory.add({"role": "user", "content": "I was in Rome.", "at": "2026-11-20", "id": "m1"})
+    memory.kb.assert_facts(
+        [_fact("was_in", "mia", "Rome", valid_from=1, valid_until=9, evidence=[_whole("m1")])]
+    )
+    assert texts(memory.search("Rome")) == ["I was in Rome."]
+
+
+def test_only_the_sentence_that_was_read_is_left_out(memory):
+    words = ". ".join(f"I saw {number} birds in the garden of my uncle" for number in range(60))
+    memory.add({"role": "user", "content": f"I live in Rome. {words}.", "id": "m1"})
+    memory.update("lives_in(mia, Rome)", evidence=[("m1", 0, 15)])
+    found = texts(memory.search("Did mia see 59 birds in Rome?"))
+    assert any("59 birds" in each for each in found)
+    assert not any("I live in Rome" in each for each in found)
+
+
+def _whole(episode):
+    return Evidence(episode)
