@@ -181,7 +181,9 @@ class NaturalLanguage(TenantHandle, ABC):
         options = ExtractionOptions(scope, rules, context)
         extracted, new_facts = self._extracted(model, text, speech, options, request_limits)
         if store:
-            evidence = _Evidence(transcript, recording, extracted.places)
+            evidence = _Evidence(
+                transcript, recording, extracted.places, self._services.clock.now_ms()
+            )
             self._store(extracted, new_facts, evidence, conflict)
         return extracted
 
@@ -344,7 +346,7 @@ class NaturalLanguage(TenantHandle, ABC):
                 statements.place(fact, span)
         if episodes and not is_list:
             recording = self._recording(transcript, origin, now, yield_now, always=keeps_texts)
-        evidence = _Evidence(transcript, recording, statements.spans, is_whole=is_list)
+        evidence = _Evidence(transcript, recording, statements.spans, now, is_whole=is_list)
         statements.rules += vocabulary
         done = self._store_read(statements, extracted, new, (evidence, request_limits, conflict))
         return replace(done, episodes=episodes, failure=failure)
@@ -596,12 +598,14 @@ class NaturalLanguage(TenantHandle, ABC):
 @dataclass(frozen=True, slots=True)
 class _Evidence:
     """The places of facts in a text: they give the facts their time, and their evidence if the text
-    is recorded. All episodes are stored if `is_whole`, else those that are evidence.
+    is recorded. All episodes are stored if `is_whole`, else those that are evidence. `now` is in
+    epoch milliseconds.
     """
 
     transcript: Transcript
     recording: Recording | None
     spans: dict[SignedAtom, list[Span]]
+    now: int
     is_whole: bool = False
 
     def supports(
@@ -621,12 +625,12 @@ class _Evidence:
 
     def _dated(self, fact: Fact) -> Fact:
         """Return a fact that is valid from the time at which it was said, if the text says no
-        other time.
+        other time, and from now if that is later than now, as by a clock that is ahead.
         """
         if fact.valid_from is not None:
             return fact
         at = self.transcript.time(self.spans.get(_signed_atom(fact), ()))
-        return fact if at is None else replace(fact, valid_from=at)
+        return fact if at is None or at > self.now else replace(fact, valid_from=at)
 
 
 def _signed_atom(fact: Fact) -> tuple[str, tuple[str, ...], bool]:

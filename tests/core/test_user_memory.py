@@ -262,3 +262,9 @@ def test_only_the_sentence_that_was_read_is_left_out(memory):
 
 def _whole(episode):
     return Evidence(episode)
+
+
+def test_a_message_of_a_clock_that_is_ahead_is_found_at_once(memory):
+    memory.add({"role": "user", "content": "I like tea.", "at": "2999-01-01"})
+    (entry,) = memory.search("tea").entries
+    assert entry.args[2] == "2999-01-01T00:00:00.000Z"
