@@ -99,7 +99,7 @@ class KnowledgeBase(
         mark = mark_of(runtime.log_id(self.database, self.tenant))
         return listen(runtime.feed, mark, self.database, self.tenant, selection, listener)
 
-    def memory(self, user: str | None = None) -> EmbeddedMemory:
+    def memory(self, user: str | None = None) -> EmbeddedMemory[KnowledgeBase]:
         """Return the memory of an agent about a user: messages in, the text for a prompt out.
 
         The user is the tenant of this name in the same database, so that nothing passes between
@@ -107,9 +107,9 @@ class KnowledgeBase(
         have.
         """
         if user is None:
-            return EmbeddedMemory(self.kb)
+            return EmbeddedMemory(self)
         check_name("user", user)
-        return EmbeddedMemory(self._runtime.knowledge_base(self.database, user))
+        return EmbeddedMemory(KnowledgeBase(self._runtime, user, self.database, owns_runtime=False))
 
     def keys(self) -> Keys:
         """Return a handle on the API keys that a server on this storage accepts."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kbcore import python_values
 from kbcore.language.messages import messages_of
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED
 from kbcore.operations.history.fact_history import DEFAULT_EVENTS, HistoryPage
 from kbcore.operations.memory import MAX_FOUND, MAX_TOKENS
-from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.arguments import request_limits
 from kbcore.python_api.episodes import pattern_of
+from kbcore.python_api.handle import PythonHandle
 from kbcore.python_values import fraction, instant, integer, named, positive, read_time
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom
@@ -22,15 +22,17 @@ from kbtypes.memory import AddedMessages, BelievedFacts, Forgotten, MemorySearch
 from kbtypes.results import StoreOutcome
 from kbtypes.values import Instant
 
+KB = TypeVar("KB", bound=PythonHandle)
 
-class EmbeddedMemory:
+
+class EmbeddedMemory(Generic[KB]):
     """Memory of an agent about one user: messages go in, the text for a prompt comes out.
 
-    A user is a tenant of the database; `kb` is the handle on it. Facts that are stored there in
-    other ways belong to the memory too.
+    A user is a tenant of the database, and `kb` is the knowledge base on it. Facts that are stored
+    there in other ways belong to the memory too.
     """
 
-    def __init__(self, kb: TenantKB) -> None:
+    def __init__(self, kb: KB) -> None:
         self.kb = kb
 
     def add(
@@ -56,7 +58,7 @@ class EmbeddedMemory:
         and AlreadyExists.
         """
         listed = [messages] if isinstance(messages, str | Mapping) else messages
-        return self.kb.memory_add(
+        return self.kb.kb.memory_add(
             messages_of(listed, "messages", None, read_time),
             session=session,
             agent=agent,
@@ -81,7 +83,7 @@ class EmbeddedMemory:
         in these conversations is searched. Raises InvalidInput and BudgetExceeded.
         """
         with self._named():
-            return self.kb.memory_search(
+            return self.kb.kb.memory_search(
                 python_values.text("question", question),
                 max_facts=positive("max_facts", max_facts) or MAX_FOUND,
                 max_tokens=positive("max_tokens", max_tokens) or MAX_TOKENS,
@@ -122,7 +124,7 @@ class EmbeddedMemory:
         if replaces is not None:
             with named(predicate="replaces", text="replaces"):
                 old = Atom(*python_values.fact(replaces, None))
-        return self.kb.memory_update(new, old)
+        return self.kb.kb.memory_update(new, old)
 
     def forget(
         self,
@@ -139,7 +141,7 @@ class EmbeddedMemory:
         on, and what nothing else supports; also from the log. `facts` and `texts` of the result
         list them. Raises InvalidInput and BudgetExceeded.
         """
-        return self.kb.memory_forget(
+        return self.kb.kb.memory_forget(
             python_values.text("about", about),
             dry_run=dry_run,
             limit=positive("limit", limit) or DEFAULT_LISTED,
@@ -160,7 +162,7 @@ class EmbeddedMemory:
         `about` is a predicate or a pattern such as `lives_in(mia, ?where)`. Raises InvalidInput if
         the storage keeps no history, and BudgetExceeded.
         """
-        return self.kb.fact_history(
+        return self.kb.kb.fact_history(
             pattern_of(about, None, None),
             limit=positive("limit", limit) or DEFAULT_EVENTS,
             offset=integer("offset", offset) or 0,
@@ -172,7 +174,7 @@ class EmbeddedMemory:
         self, *, limit: int = DEFAULT_LISTED, offset: int = 0, timeout_ms: int | None = None
     ) -> BelievedFacts:
         """Return what is believed now: stored facts with the passages that they are based on."""
-        return self.kb.memory_facts(
+        return self.kb.kb.memory_facts(
             limit=positive("limit", limit) or DEFAULT_LISTED,
             offset=integer("offset", offset) or 0,
             request_limits=request_limits(timeout_ms),

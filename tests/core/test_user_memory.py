@@ -86,7 +86,7 @@ def test_a_narrow_search_is_not_crowded_out(memory):
 
 def test_a_narrow_search_follows_removed_facts(memory):
     memory.add(["Berlin is big.", "Berlin is old."], session="s1")
-    memory.kb.retract_pattern("said", ["mia", "Berlin is big.", Variable("when")])
+    memory.kb.kb.retract_pattern("said", ["mia", "Berlin is big.", Variable("when")])
     assert texts(memory.search("Berlin", session="s1")) == ["Berlin is old."]
 
 
@@ -109,12 +109,12 @@ def test_a_new_value_ends_the_older_one(memory):
     )
     (fact,) = memory.facts().facts
     assert fact.args == ("mia", "Berlin")
-    earlier = memory.kb.recall("lives_in", ["mia", Variable("where")], 1_735_689_600_000)
+    earlier = memory.kb.kb.recall("lives_in", ["mia", Variable("where")], 1_735_689_600_000)
     assert [row["args"] for row in earlier] == [["mia", "Hamburg"]]
 
 
 def test_an_update_names_what_it_replaces(memory):
-    memory.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1)])
+    memory.kb.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1)])
     with pytest.raises(InvalidInput, match=r"fact: has no older value to end: likes/2 has no decl"):
         memory.update("likes(mia, coffee)")
     with pytest.raises(NotFound, match="likes"):
@@ -128,7 +128,7 @@ def test_an_update_names_what_it_replaces(memory):
 
 
 def test_a_denial_updates_what_it_denies(memory):
-    memory.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1)])
+    memory.kb.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1)])
     memory.update("~likes(mia, tea)")
     assert [each.negated for each in memory.facts().facts] == [True]
 
@@ -147,7 +147,7 @@ def test_forgetting_removes_the_texts_too(memory):
     assert [each.why for each in done.facts] == ["asked"]
     assert done.fact_count == 1
     assert "I moved to Berlin." not in texts(memory.search("Who moved to Berlin?"))
-    assert memory.kb.episodes(session="s1").total == 2
+    assert memory.kb.kb.episodes(session="s1").total == 2
 
 
 def test_forgetting_an_episode_keeps_what_has_other_evidence(memory):
@@ -178,14 +178,14 @@ def test_a_misspelt_pattern_is_no_search(memory):
 
 def test_facts_are_pages(memory):
     for number in range(5):
-        memory.kb.assert_facts([_fact("likes", "mia", f"thing{number}")])
+        memory.kb.kb.assert_facts([_fact("likes", "mia", f"thing{number}")])
     memory.add("I like tea.")
     page = memory.facts(limit=2, offset=3)
     assert ([each.args[1] for each in page.facts], page.total) == (["thing3", "thing4"], 5)
 
 
 def test_instructions_come_first(memory):
-    memory.kb.assert_facts([_fact("instruction", "mia", "Answer in one sentence.")])
+    memory.kb.kb.assert_facts([_fact("instruction", "mia", "Answer in one sentence.")])
     memory.add("Berlin is big.")
     assert memory.search("Berlin").entries[0].predicate == "instruction"
 
@@ -202,20 +202,20 @@ def test_bad_messages_change_nothing(memory):
         memory.add([MOVED, {"content": "hi"}])
     with pytest.raises(InvalidInput, match="session"):
         memory.add([MOVED], session="")
-    assert memory.kb.episodes().total == 0
+    assert memory.kb.kb.episodes().total == 0
 
 
 def test_rules_of_the_vocabulary_answer(memory):
     memory.add("Hello.")
-    assert any(rule.rule.head.predicate == "days_until" for rule in memory.kb.rules())
+    assert any(rule.rule.head.predicate == "days_until" for rule in memory.kb.kb.rules())
     memory.add("Hello again.")
-    names = [rule.rule.head.predicate for rule in memory.kb.rules()]
+    names = [rule.rule.head.predicate for rule in memory.kb.kb.rules()]
     assert names.count("days_until") == 1
 
 
 def test_names_of_user_and_agent_are_the_speakers(memory):
     memory.add([MOVED, ASKED, {"role": "user", "name": "bob", "content": "Bob here."}], agent="amy")
-    speakers = [episode.speaker for episode in memory.kb.episodes().episodes]
+    speakers = [episode.speaker for episode in memory.kb.kb.episodes().episodes]
     assert speakers == ["mia", "amy", "bob"]
 
 
@@ -238,14 +238,14 @@ def test_a_text_of_a_replaced_value_is_not_found(memory):
 
 def test_a_text_of_a_denied_fact_is_not_found(memory):
     memory.add({"role": "user", "content": "I like tea.", "at": "2026-11-20", "id": "m1"})
-    memory.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1, evidence=[_whole("m1")])])
+    memory.kb.kb.assert_facts([_fact("likes", "mia", "tea", valid_from=1, evidence=[_whole("m1")])])
     memory.update("~likes(mia, tea)")
     assert [entry.predicate for entry in memory.search("tea").entries] == ["likes"]
 
 
 def test_a_text_of_what_just_ended_is_found(memory):
     memory.add({"role": "user", "content": "I was in Rome.", "at": "2026-11-20", "id": "m1"})
-    memory.kb.assert_facts(
+    memory.kb.kb.assert_facts(
         [_fact("was_in", "mia", "Rome", valid_from=1, valid_until=9, evidence=[_whole("m1")])]
     )
     assert texts(memory.search("Rome")) == ["I was in Rome."]

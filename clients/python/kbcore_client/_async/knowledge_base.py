@@ -89,7 +89,7 @@ class AsyncKnowledgeBase(
         users; without `user` it is this tenant.
         """
         destination = Destination(self._destination.database, user or self._destination.tenant)
-        return AsyncUserMemory(self._connection, destination)
+        return AsyncUserMemory(AsyncKnowledgeBase(self._connection, destination))
 
     def known_at(self, at: Instant) -> AsyncKnowledgeBase:
         """Return this knowledge base as it was known at an instant, for `ask`, `query` and the

@@ -89,7 +89,7 @@ class KnowledgeBase(
         users; without `user` it is this tenant.
         """
         destination = Destination(self._destination.database, user or self._destination.tenant)
-        return UserMemory(self._connection, destination)
+        return UserMemory(KnowledgeBase(self._connection, destination))
 
     def known_at(self, at: Instant) -> KnowledgeBase:
         """Return this knowledge base as it was known at an instant, for `ask`, `query` and the

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kbcore_client._sync.handle import Handle
 from kbcore_client.requests import Request
 from kbtypes.episodes import Evidences, FactHistory, spans_of
 from kbtypes.memory import AddedMessages, BelievedFacts, Forgotten, MemorySearch
 from kbtypes.results import StoreOutcome
 from kbtypes.values import Instant, instant, messages_of, present, text_of
 
+if TYPE_CHECKING:
+    from kbcore_client._sync.knowledge_base import KnowledgeBase
 
-class UserMemory(Handle):
+
+class UserMemory:
     """Memory of an agent about one user: messages go in, the text for a prompt comes out.
 
-    A user is a tenant of the database. Facts that are stored there in other ways belong to the
-    memory too.
+    A user is a tenant of the database, and `kb` is the knowledge base on it. Facts that are stored
+    there in other ways belong to the memory too.
     """
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        self.kb = kb
 
     def add(
         self,
@@ -50,7 +55,7 @@ class UserMemory(Handle):
             "at": instant(at),
         }
         sent = Request("/memory/add", body, writes=True, timeout_ms=timeout_ms)
-        return AddedMessages.of((self._send(sent)).json())
+        return AddedMessages.of((self.kb._send(sent)).json())
 
     def search(
         self,
@@ -78,7 +83,7 @@ class UserMemory(Handle):
         }
         names = {"maxTokens": "max_tokens", "maxFacts": "max_facts"}
         sent = Request("/memory/search", body, names=names, timeout_ms=timeout_ms)
-        return MemorySearch.of((self._send(sent)).json())
+        return MemorySearch.of((self.kb._send(sent)).json())
 
     def update(
         self,
@@ -101,7 +106,7 @@ class UserMemory(Handle):
         if evidence:
             new["evidence"] = spans_of("evidence", evidence)
         body = {"fact": new, "since": instant(since), "replaces": replaces}
-        reply = self._send(Request("/memory/update", body, writes=True))
+        reply = self.kb._send(Request("/memory/update", body, writes=True))
         return StoreOutcome.of(reply.json())
 
     def forget(
@@ -121,7 +126,7 @@ class UserMemory(Handle):
         """
         body = {"about": text_of("about", about), "dryRun": dry_run, "limit": limit}
         sent = Request("/memory/forget", body, writes=True, keyed=False, timeout_ms=timeout_ms)
-        return Forgotten.of((self._send(sent)).json())
+        return Forgotten.of((self.kb._send(sent)).json())
 
     def history(self, about: str, *, limit: int = 100, offset: int = 0) -> FactHistory:
         """Return when facts were stored, changed and removed, the newest event first.
@@ -130,11 +135,11 @@ class UserMemory(Handle):
         the storage keeps no history, and BudgetExceeded.
         """
         query = {"about": text_of("about", about), "limit": str(limit), "offset": str(offset)}
-        reply = self._send(Request("/memory/history", method="GET", query=query))
+        reply = self.kb._send(Request("/memory/history", method="GET", query=query))
         return FactHistory.of(reply.json())
 
     def facts(self, *, limit: int = 100, offset: int = 0) -> BelievedFacts:
         """Return what is believed now: stored facts with the passages that they are based on."""
         query = {"limit": str(limit), "offset": str(offset)}
-        reply = self._send(Request("/memory/facts", method="GET", query=query))
+        reply = self.kb._send(Request("/memory/facts", method="GET", query=query))
         return BelievedFacts.of(reply.json())
