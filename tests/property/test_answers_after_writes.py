@@ -13,11 +13,11 @@ from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
+from kbcore.context.window import SUMMARY_SUFFIX
 from kbcore.errors import NotFound
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import stored_rule
-from kbcore.upkeep.consolidate import SUFFIX
 from kbplanner.ir.terms import Atom, Rule, Variable
 
 SCOPES = [None, "s", "s.t"]
@@ -169,15 +169,15 @@ class Shadow:
         """Summaries are facts like others from here on; none of them is summed up itself."""
         groups = Counter()
         for atom in self.valid(scope):
-            if atom.positive and atom.arity > 1 and not atom.predicate.endswith(SUFFIX):
+            if atom.positive and atom.arity > 1 and not atom.predicate.endswith(SUMMARY_SUFFIX):
                 groups[atom.predicate, atom.arity, atom.args[0]] += 1
         wanted = {
-            Atom(name + SUFFIX, (first, str(count)))
+            Atom(name + SUMMARY_SUFFIX, (first, str(count)))
             for (name, _, first), count in groups.items()
             if count >= LEAST
         }
         for atom in self.valid(scope):
-            if atom.predicate.endswith(SUFFIX) and atom not in wanted:
+            if atom.predicate.endswith(SUMMARY_SUFFIX) and atom not in wanted:
                 del self.facts[scope, atom]
         for atom in wanted - set(self.valid(scope)):
             self.tell(atom, scope, (None, None, None))
