@@ -236,7 +236,18 @@ def test_an_address_that_is_no_kbcore_server(monkeypatch, http_url):
     assert isinstance(error, NotAServer)
 
 
-@pytest.mark.parametrize("target", ["", "http://", "http://user:secret@host", "http://host?x=1"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "",
+        "http://",
+        "http://user:secret@host",
+        "http://host?x=1",
+        "localhost:9300",
+        "localhost",
+        "[::1]:93",
+    ],
+)
 def test_targets_that_are_refused(target):
     with pytest.raises(InvalidInput, match="target: "):
         connect(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -19,6 +20,9 @@ MAX_BODY_BYTES = 1 << 40
 """Limit of bodies in this process, which has them in memory already."""
 
 EMBEDDED_URL = "http://embedded"
+
+_HOST = re.compile(r"localhost|(?:[\w.-]+|\[[\da-fA-F:]+\]):\d+/?")
+"""The address of a server without http://, which is no folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ def target_of(target: str | os.PathLike[str], config: Config | None = None) -> T
         if config is not None:
             raise InvalidInput.at("config", "is for a knowledge base in this process only")
         return Target(server_url("target", text))
+    if isinstance(target, str) and _HOST.fullmatch(text):
+        raise InvalidInput.at("target", f"is the address of a server: write http://{text}")
     return _embedded(text, config)
 
 
