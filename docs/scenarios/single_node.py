@@ -118,7 +118,6 @@ STEPS: tuple[Step, ...] = (
     ("POST", "/memory/search", {"question": "Who moved to Berlin?", "maxTokens": 200}),
     ("POST", "/memory/update", {"fact": "lives_in(mia, Berlin)", "since": "2026-11-13"}),
     ("GET", "/memory/facts", None),
-    ("GET", "/memory/history", {"about": "lives_in(mia, ?where)"}),
     ("POST", "/memory/forget", {"about": "lives_in(mia, ?where)"}),
     ("POST", "/episodes", {"speaker": "ann", "text": "Bob likes tea.", "id": "m-1"}),
     ("POST", "/episodes", {"speaker": "ann", "text": "Bob likes tea.", "id": "m-1"}),

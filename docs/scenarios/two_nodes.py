@@ -88,5 +88,6 @@ def _played(leader: Runtime, follower: Runtime) -> Iterator[Told]:
     yield step(there, "GET", "/replication/status")
     yield step(there, "POST", "/tell", _FACT)
     yield step(here, "GET", "/facts/history", query=f"?predicate={_FACT['predicate']}")
+    yield step(here, "GET", "/memory/history", query=f"?about={_FACT['predicate']}")
     yield step(here, "POST", "/memory/undo", {"commitSeq": 1})
     yield step(there, "POST", "/admin/promote", {"force": True})
