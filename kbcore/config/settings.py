@@ -530,6 +530,11 @@ class Config:
     mcp_tools: str = _setting(
         "default", choice("default", "memory", "all"), "set of tools offered over MCP and A2A"
     )
+    mcp_max_answer_tokens: int = _setting(
+        20_000,
+        integer(100),
+        "maximum size of the answer of a tool, in tokens of four bytes; longer lists and texts are cut",
+    )
     mcp_allowed_origins: tuple[str, ...] = _setting(
         (), NAMES, "web origins that may call MCP, such as https://host; *: any"
     )

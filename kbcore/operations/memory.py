@@ -10,7 +10,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
 from importlib.resources import files
 
 from kbcore.branching.places import ScopePlace
@@ -37,7 +36,7 @@ from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Rule, Variable
-from kbplanner.pacing import paced
+from kbplanner.pacing import YieldNow, paced
 from kbplanner.syntax.printer import print_row
 from kbplanner.syntax.textform import atom_from_text
 from kbtypes.memory import (
@@ -61,6 +60,9 @@ MAX_TOKENS = 1000
 
 MAX_FORGOTTEN = 100
 """Facts that words find to be forgotten."""
+
+FACTS_PER_YIELD = 100
+"""Facts written between two calls of `yield_now`: about a millisecond."""
 
 VOCABULARY = "memory.kb"
 _INSTALLED = RelationSchema("next_plan_day", 2, True)
@@ -169,13 +171,13 @@ class MemoryMethods(TenantHandle, ABC):
             Source(self._user, at, session, agent),
             request_limits,
             keeps_texts=True,
-            vocabulary=self._new_vocabulary(),
+            vocabulary=self._new_vocabulary(yield_now),
         )
         return AddedMessages(
             stored.recorded,
             tuple(
                 print_row(fact.predicate, fact.args, not fact.positive)
-                for fact in paced(stored.facts, yield_now)
+                for fact in paced(stored.facts, yield_now, FACTS_PER_YIELD)
                 if fact.predicate != EPISODE
             ),
             stored.asserted,
@@ -241,7 +243,7 @@ class MemoryMethods(TenantHandle, ABC):
         if replaces is not None:
             done = self.replace_value(replaces, fact)
             return StoreOutcome(done.asserted, done.updated, done.timestamp)
-        new = self._new_vocabulary()
+        new = self._new_vocabulary(self._deadline(request_limits))
         opposite, *keys = self._places(fact, [each for each in new if isinstance(each, Rule)])
         if not keys and not self._intervals(fact, opposite):
             name = f"{fact.predicate}/{len(fact.args)}"
@@ -324,13 +326,13 @@ class MemoryMethods(TenantHandle, ABC):
         """The name of the user: that of the tenant, or `user` for the tenant `default`."""
         return USER if self.tenant == DEFAULT else self.tenant
 
-    def _new_vocabulary(self) -> Sequence[Definition]:
+    def _new_vocabulary(self, yield_now: YieldNow) -> Sequence[Definition]:
         """Return the rules and declarations of the vocabulary if they are not installed."""
         tenant = self._read_tenant()
         with tenant.lock.read():
             if _INSTALLED in tenant.rules.visible(None).derived:
                 return ()
-        return _vocabulary()
+        return _VOCABULARY.definitions(yield_now)
 
     def _forgotten(self, about: str, request_limits: RequestLimits | None) -> PurgeTarget:
         if _PATTERN.fullmatch(about):
@@ -360,10 +362,22 @@ class MemoryMethods(TenantHandle, ABC):
         )
 
 
-@cache
-def _vocabulary() -> tuple[Definition, ...]:
-    text = (files("kbcore") / VOCABULARY).read_text(encoding="utf-8")
-    return tuple(rule for block in blocks_of(text, None) for rule in block.rules)
+class _Vocabulary:
+    """The rules and declarations of the vocabulary, parsed when they are needed first."""
+
+    def __init__(self) -> None:
+        self._definitions: tuple[Definition, ...] = ()
+
+    def definitions(self, yield_now: YieldNow) -> tuple[Definition, ...]:
+        """Return them; `yield_now` is called about once a millisecond."""
+        if not self._definitions:  # another request may parse them in between
+            text = (files("kbcore") / VOCABULARY).read_text(encoding="utf-8")
+            blocks = blocks_of(text, None, yield_now)
+            self._definitions = tuple(rule for block in blocks for rule in block.rules)
+        return self._definitions
+
+
+_VOCABULARY = _Vocabulary()
 
 
 def _believed(tenant: Tenant, budget: Budget) -> list[StoredRelation]:

@@ -19,6 +19,7 @@ from kbserver.answers import written
 from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
 from kbserver.http.request import actor_of, part_of_request
+from kbserver.mcp.answer_size import within
 from kbserver.mcp.tools import TRANSACTION, McpTool
 from kbserver.schemas.requests import require_present
 from kbserver.security import audit
@@ -196,9 +197,10 @@ class Toolbox:
         if transaction is not None and not tool.operation.transaction:
             raise InvalidInput.at(TRANSACTION, "this cannot be part of a transaction")
         with self._knowledge_base(tool, who, transaction, call) as kb:
-            return tool.work(
+            answer = tool.work(
                 kb, rest, who.strict or tool.declared.destroys, self._runtime.clock.now_ms()
             )
+        return within(answer, self._runtime.config.mcp_max_answer_tokens)
 
     def _knowledge_base(
         self, tool: McpTool, who: Who, transaction: str | None, call: Call
