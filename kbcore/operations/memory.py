@@ -268,7 +268,8 @@ class MemoryMethods(TenantHandle, ABC):
         """Remove facts, what was said that they are based on, and what nothing else supports.
 
         `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
-        words, which find the facts that `memory_search` finds. Nothing is removed with `dry_run`.
+        words, which find the facts that match them, as in `memory_search`; what was said around
+        matches, and instructions that do not match, stay. Nothing is removed with `dry_run`.
         Removal is for good: also from the log. Raises InvalidInput and BudgetExceeded.
         """
         if not 1 <= len(about.strip()) <= len(about) <= MAX_SUBJECT_CHARS:
@@ -349,13 +350,15 @@ class MemoryMethods(TenantHandle, ABC):
             query=about,
             asker=self._user,
             min_relevance=MIN_RELEVANCE,
+            explain=True,
+            with_conversation=False,
         )
         matches = self.context(request, request_limits=request_limits).entries
         return PurgeTarget(
             facts=tuple(
                 (entry.scope, entry.predicate, entry.args, not entry.negated)
                 for entry in matches
-                if entry.provenance is None
+                if entry.provenance is None and entry.why is not None and entry.why["relevance"]
             )
         )
 

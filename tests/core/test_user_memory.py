@@ -268,3 +268,46 @@ def test_a_message_of_a_clock_that_is_ahead_is_found_at_once(memory):
     memory.add({"role": "user", "content": "I like tea.", "at": "2999-01-01"})
     (entry,) = memory.search("tea").entries
     assert entry.args[2] == "2999-01-01T00:00:00.000Z"
+
+
+def test_an_instruction_that_does_not_match_is_not_forgotten(memory):
+    memory.kb.assert_facts([_fact("instruction", "mia", "Answer in French.")])
+    memory.add("I like tea.")
+    gone = memory.forget("tea", dry_run=False)
+    assert [each.fact.partition("(")[0] for each in gone.facts] == ["said"]
+    assert memory.forget("zebra", dry_run=False).fact_count == 0
+    assert memory.facts().total == 1
+    assert memory.forget("French", dry_run=False).fact_count == 1
+    assert memory.facts().total == 0
+
+
+@pytest.mark.parametrize("value", [None, 0, "", "false", 1])
+def test_only_false_forgets_for_good(memory, value):
+    memory.update("lives_in(mia, Berlin)")
+    with pytest.raises(InvalidInput, match="dry_run: must be True or False"):
+        memory.forget("lives_in(mia, ?where)", dry_run=value)
+    assert memory.facts().total == 1
+
+
+@pytest.mark.parametrize("since", [None, "2026-11-13"])
+def test_a_replaced_fact_and_the_older_value_of_the_key_end(memory, since):
+    memory.update("lives_in(mia, Hamburg)", since="2024-01-01")
+    memory.kb.assert_facts([_fact("stays_at", "mia", "Hotel Elbe", valid_from=1)])
+    memory.update("lives_in(mia, Berlin)", replaces='stays_at(mia, "Hotel Elbe")', since=since)
+    assert [each.fact for each in memory.facts().facts] == ["lives_in(mia, Berlin)"]
+    memory.update("lives_in(mia, Ulm)", replaces="lives_in(mia, Berlin)", since="2100-01-01")
+    assert [each.fact for each in memory.facts().facts] == ["lives_in(mia, Berlin)"]
+
+
+@pytest.mark.parametrize("about", [None, 5, b"x", ["lives_in"], "lives_in("])
+def test_a_history_is_about_a_text(memory, about):
+    with pytest.raises(InvalidInput, match=r"^about: "):
+        memory.history(about)
+
+
+def test_what_was_said_around_a_match_is_not_forgotten(memory):
+    memory.add(["The password is swordfish.", "My sister is called Zoe."], session="s1")
+    assert len(memory.search("password").entries) == 2
+    gone = memory.forget("password", dry_run=False)
+    assert [each.text for each in gone.texts] == ["The password is swordfish."]
+    assert texts(memory.search("sister")) == ["My sister is called Zoe."]
