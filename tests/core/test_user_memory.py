@@ -311,3 +311,13 @@ def test_what_was_said_around_a_match_is_not_forgotten(memory):
     gone = memory.forget("password", dry_run=False)
     assert [each.text for each in gone.texts] == ["The password is swordfish."]
     assert texts(memory.search("sister")) == ["My sister is called Zoe."]
+
+
+def test_times_before_the_year_1_are_named(memory):
+    early = -100_000_000_000_000
+    for messages in ("I like tea.", [{"role": "user", "content": "I like tea.", "at": early}]):
+        with pytest.raises(InvalidInput, match="at: must be in the years 1 to 9999"):
+            memory.add(messages, at=early)
+    memory.update("lives_in(mia, Hamburg)", since=early)
+    with pytest.raises(InvalidInput, match=f"which is epoch millisecond {early}"):
+        memory.update("likes(mia, tea)", replaces="lives_in(mia, Hamburg)", since=early)

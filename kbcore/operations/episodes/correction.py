@@ -199,7 +199,7 @@ class Corrections(EpisodeMethods, ABC):
                 raise InvalidInput.at(
                     "since",
                     f"must be after the beginning of {print_atom(old)}, which is"
-                    f" {iso_text(before['validFrom'])}",
+                    f" {_time_text(before['validFrom'])}",
                 )
             unchanged = self._unchanged(old, args, new.scope, before)
 
@@ -427,3 +427,10 @@ def _retractions(parts: Sequence[tuple[Any, ...]]) -> list[RetractFact]:
         for rows in part
         for fact in rows.facts()
     ]
+
+
+def _time_text(at: int) -> str:
+    try:
+        return iso_text(at)
+    except OverflowError:
+        return f"epoch millisecond {at}"
