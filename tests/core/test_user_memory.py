@@ -9,6 +9,7 @@ import pytest
 
 from kbcore import open_kb
 from kbcore.errors import InvalidInput, NotFound
+from kbcore.language.messages import Source
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Variable
@@ -321,3 +322,11 @@ def test_times_before_the_year_1_are_named(memory):
     memory.update("lives_in(mia, Hamburg)", since=early)
     with pytest.raises(InvalidInput, match=f"which is epoch millisecond {early}"):
         memory.update("likes(mia, tea)", replaces="lives_in(mia, Hamburg)", since=early)
+
+
+def test_half_a_surrogate_pair_is_stored_as_a_question_mark(memory):
+    memory.add("I like tea \ud800")
+    memory.add({"role": "user", "content": "I like coffee \udfff"})
+    memory.kb.store_text("likes(mia, 'milk\ud800').", None, Source())
+    found = texts(memory.search("tea coffee"))
+    assert {"I like tea ?", "I like coffee ?"} <= {*found}
