@@ -153,6 +153,13 @@ def integer(name: str, value: int | None) -> int | None:
     return value
 
 
+def flag(name: str, value: bool) -> bool:
+    """Return the argument `name`, True or False; raise InvalidInput."""
+    if not isinstance(value, bool):
+        raise InvalidInput.at(name, "must be True or False")
+    return value
+
+
 def fraction(name: str, value: float | None) -> float | None:
     """Return the argument `name`, a number from 0 to 1 or None; raise InvalidInput."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -123,7 +123,8 @@ class WindowRequest:
     rules to the facts (None: when there are goals). `explain` requests why each entry was selected
     and what was cut. `citations` requests numbers of sources after the facts that have evidence,
     and with CITATIONS_TEXT also the sources, as footnotes. `times` is one of TIMES. With `said_in`,
-    only facts with evidence in these conversations match the query.
+    only facts with evidence in these conversations match the query. Without
+    `with_conversation`, what was said around matches does not match.
     """
 
     max_facts: int = MAX_FACTS
@@ -147,6 +148,7 @@ class WindowRequest:
     citations: bool | str = False
     times: str = DAY
     said_in: SaidIn | None = None
+    with_conversation: bool = True
 
     @property
     def admitted(self) -> Container[str]:

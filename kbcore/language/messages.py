@@ -148,6 +148,11 @@ def messages_of(
     ]
 
 
+def well_formed(text: str) -> str:
+    """Return a text with `?` for each half of a surrogate pair, which cannot be stored."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def check_speaker(field: str, speaker: str) -> None:
     """Raise InvalidInput at `field` if a text cannot be the name of a speaker."""
     if not speaker.strip() or len(speaker) > MAX_SPEAKER_CHARS:
@@ -160,7 +165,7 @@ def _message(
     value: object, where: str, user: str | None, read_time: Callable[[Any], int]
 ) -> Message:
     if isinstance(value, str):
-        return Message(value, user)
+        return Message(well_formed(value), user)
     if not isinstance(value, Mapping):
         raise InvalidInput.at(where, "must be a text, or a message with a role and content")
     role, name, id = (_text_member(value, key, where) for key in ("role", "name", "id"))
@@ -168,7 +173,8 @@ def _message(
         raise InvalidInput.at(f"{where}.role", "is required: user, assistant, or another role")
     if id is not None:
         check_name(f"{where}.id", id)
-    speaker = name or ((user or USER) if role == USER else ASSISTANT)
+    is_user = role is not None and role.casefold() == USER
+    speaker = name or ((user or USER) if is_user else ASSISTANT)
     check_speaker(f"{where}.name", speaker)
     at = value.get("at")
     if at is not None:
@@ -176,7 +182,8 @@ def _message(
             at = read_time(at)
         except ValueError as error:
             raise InvalidInput.at(f"{where}.at", str(error)) from None
-    return Message(_content(value, f"{where}.content"), speaker, at, id, is_chat=True)
+    content = well_formed(_content(value, f"{where}.content"))
+    return Message(content, speaker, at, id, is_chat=True)
 
 
 def _text_member(value: Mapping[str, object], key: str, where: str) -> str | None:

@@ -130,12 +130,19 @@ def said_in(
     for first, last in _runs(transcript, unread, offsets, yield_now):
         start, end = offsets[first - 1], offsets[last] - 1
         passage = transcript.passage(start)
-        when = iso_text(now if passage.at is None else passage.at)
+        when = _when(now if passage.at is None else passage.at)
         for low, high in parts(text, max(start, passage.words), end, PART_CHARS, yield_now):
             words = "\n".join(map(str.strip, text[low:high].split("\n"))).strip()
             if words:
                 fact = _said((passage.speaker, words, when), scope, first)
                 yield fact, _stripped(text[low:high], low)
+
+
+def _when(at: int) -> str:
+    try:
+        return iso_text(at)
+    except OverflowError:
+        raise InvalidInput.at("at", f"must be in the years 1 to 9999, found {at}") from None
 
 
 def _runs(

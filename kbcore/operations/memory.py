@@ -68,8 +68,10 @@ VOCABULARY = "memory.kb"
 _INSTALLED = RelationSchema("next_plan_day", 2, True)
 """A conclusion of the vocabulary: where rules have it, the vocabulary is installed."""
 
-_PATTERN = re.compile(r"~?\s*\w+\(.*\)\s*\.?", re.DOTALL)
-"""The form of a fact or a pattern in the rule language."""
+_PATTERN = re.compile(r"\w\(|\?\w")
+"""What a fact or a pattern in the rule language has, and words hardly ever: misspelt ones must not
+be taken for words.
+"""
 
 
 class MemoryMethods(TenantHandle, ABC):
@@ -270,7 +272,8 @@ class MemoryMethods(TenantHandle, ABC):
         """Remove facts, what was said that they are based on, and what nothing else supports.
 
         `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
-        words, which find the facts that `memory_search` finds. Nothing is removed with `dry_run`.
+        words, which find the facts that match them, as in `memory_search`; what was said around
+        matches, and instructions that do not match, stay. Nothing is removed with `dry_run`.
         Removal is for good: also from the log. Raises InvalidInput and BudgetExceeded.
         """
         if not 1 <= len(about.strip()) <= len(about) <= MAX_SUBJECT_CHARS:
@@ -335,7 +338,7 @@ class MemoryMethods(TenantHandle, ABC):
         return _VOCABULARY.definitions(yield_now)
 
     def _forgotten(self, about: str, request_limits: RequestLimits | None) -> PurgeTarget:
-        if _PATTERN.fullmatch(about):
+        if _PATTERN.search(about):
             atom = atom_from_text(about.removesuffix("."), "about")
             args = tuple(term for term in atom.args if isinstance(term, str | Variable))
             pattern = FactPattern(atom.predicate, args, None if atom.positive else False)
@@ -351,13 +354,15 @@ class MemoryMethods(TenantHandle, ABC):
             query=about,
             asker=self._user,
             min_relevance=MIN_RELEVANCE,
+            explain=True,
+            with_conversation=False,
         )
         matches = self.context(request, request_limits=request_limits).entries
         return PurgeTarget(
             facts=tuple(
                 (entry.scope, entry.predicate, entry.args, not entry.negated)
                 for entry in matches
-                if entry.provenance is None
+                if entry.provenance is None and entry.why is not None and entry.why["relevance"]
             )
         )
 

@@ -22,7 +22,7 @@ from kbcore.language.extract import (
     extract,
     judge,
 )
-from kbcore.language.messages import ROLES, Message, Source, Span, Transcript
+from kbcore.language.messages import ROLES, Message, Source, Span, Transcript, well_formed
 from kbcore.language.reading import SignedAtom, Taken, read_statements_of, said_in
 from kbcore.language.said import said_about
 from kbcore.language.speech import MAX_EARLIER_TURNS, MAX_PEOPLE, Speech, Turn
@@ -168,7 +168,7 @@ class NaturalLanguage(TenantHandle, ABC):
         self._check_scope(scope)
         if not text.strip():
             raise InvalidInput.at("text", "must not be empty")
-        text = text.encode("utf-8", "replace").decode()  # no lone surrogates
+        text = well_formed(text)
         yield_now = self._services.yield_now
         origin = source or Source()
         if origin.session is not None:
@@ -298,7 +298,7 @@ class NaturalLanguage(TenantHandle, ABC):
         yield_now = self._deadline(request_limits)
         now = self._services.clock.now_ms()
         is_list = not isinstance(text, str)
-        messages = (Message(text),) if isinstance(text, str) else text
+        messages = (Message(well_formed(text)),) if isinstance(text, str) else text
         if is_list:
             unknown = self._unknown_messages(messages, origin, request_limits, keeps_texts)
             if messages and not unknown:

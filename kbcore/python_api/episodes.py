@@ -22,6 +22,7 @@ from kbtypes.values import Arg, Instant
 
 def pattern_of(text: str, args: Sequence[Arg] | None, scope: str | None) -> FactPattern:
     """Return the facts of a predicate, or those that match a pattern; raise InvalidInput."""
+    python_values.text("predicate", text)
     if args is None and "(" not in text and not text.startswith("~"):
         name, terms, positive = python_values.atom(text, ())
         return FactPattern(name, None, positive, scope)
@@ -172,9 +173,8 @@ class PythonEpisodes(PythonHandle):
             raise InvalidInput.at(
                 chosen[0] if chosen else "subject", f"give one of {', '.join(choices)}"
             )
-        for name, flag in (("drop_scopes", drop_scopes), ("dry_run", dry_run)):
-            if not isinstance(flag, bool):
-                raise InvalidInput.at(name, "must be True or False")
+        python_values.flag("drop_scopes", drop_scopes)
+        python_values.flag("dry_run", dry_run)
         if drop_scopes and subject is None:
             raise InvalidInput.at("drop_scopes", "needs a subject")
         for name, value in (("subject", subject), ("episode", episode), ("speaker", speaker)):

@@ -14,7 +14,7 @@ from kbcore.operations.memory import MAX_FOUND, MAX_TOKENS
 from kbcore.python_api.arguments import request_limits
 from kbcore.python_api.episodes import pattern_of
 from kbcore.python_api.handle import PythonHandle
-from kbcore.python_values import fraction, instant, integer, named, positive, read_time
+from kbcore.python_values import flag, fraction, instant, integer, named, positive, read_time
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom
 from kbtypes.episodes import Evidences
@@ -137,13 +137,13 @@ class EmbeddedMemory(Generic[KB]):
         """Return what would be forgotten; with `dry_run=False`, forget it for good.
 
         `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
-        words, which mean what `search` finds with them. The facts go, the texts that they are based
-        on, and what nothing else supports; also from the log. `facts` and `texts` of the result
-        list them. Raises InvalidInput and BudgetExceeded.
+        words, which mean the facts that match them. The facts go, the texts that they are based on,
+        and what nothing else supports; also from the log. `facts` and `texts` of the result list
+        them. Raises InvalidInput and BudgetExceeded.
         """
         return self.kb.kb.memory_forget(
             python_values.text("about", about),
-            dry_run=dry_run,
+            dry_run=flag("dry_run", dry_run),
             limit=positive("limit", limit) or DEFAULT_LISTED,
             request_limits=request_limits(timeout_ms),
         )
@@ -162,8 +162,10 @@ class EmbeddedMemory(Generic[KB]):
         `about` is a predicate or a pattern such as `lives_in(mia, ?where)`. Raises InvalidInput if
         the storage keeps no history, and BudgetExceeded.
         """
+        with named(predicate="about", text="about"):
+            pattern = pattern_of(about, None, None)
         return self.kb.kb.fact_history(
-            pattern_of(about, None, None),
+            pattern,
             limit=positive("limit", limit) or DEFAULT_EVENTS,
             offset=integer("offset", offset) or 0,
             oldest_first=oldest_first,

@@ -9,6 +9,7 @@ import pytest
 
 from kbcore import open_kb
 from kbcore.errors import InvalidInput, NotFound
+from kbcore.language.messages import Source
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Variable
@@ -169,11 +170,22 @@ def test_something_is_named_to_forget(memory, about):
         memory.forget(about)
 
 
-def test_a_misspelt_pattern_is_no_search(memory):
-    memory.add("lives_in is a predicate.")
-    with pytest.raises(InvalidInput):
-        memory.forget("lives_in(mia, )", dry_run=False)
+@pytest.mark.parametrize(
+    "about", ["lives_in(mia, )", "likes(mia, tea)@s", "?p(mia)", "lives_in mia ?where", "p(a) q(b)"]
+)
+def test_a_misspelt_pattern_is_no_search(memory, about):
+    memory.add("lives_in is a predicate, and mia likes tea.")
+    with pytest.raises(InvalidInput, match="about"):
+        memory.forget(about, dry_run=False)
     assert memory.search("predicate").entries
+
+
+def test_a_denial_is_a_pattern(memory):
+    memory.kb.tell("~likes(mia, tea)")
+    memory.kb.tell("likes(mia, milk)")
+    assert [each.fact for each in memory.forget("not likes(mia, ?what)").facts] == [
+        "not likes(mia, tea)"
+    ]
 
 
 def test_facts_are_pages(memory):
@@ -268,3 +280,64 @@ def test_a_message_of_a_clock_that_is_ahead_is_found_at_once(memory):
     memory.add({"role": "user", "content": "I like tea.", "at": "2999-01-01"})
     (entry,) = memory.search("tea").entries
     assert entry.args[2] == "2999-01-01T00:00:00.000Z"
+
+
+def test_an_instruction_that_does_not_match_is_not_forgotten(memory):
+    memory.kb.kb.assert_facts([_fact("instruction", "mia", "Answer in French.")])
+    memory.add("I like tea.")
+    gone = memory.forget("tea", dry_run=False)
+    assert [each.fact.partition("(")[0] for each in gone.facts] == ["said"]
+    assert memory.forget("zebra", dry_run=False).fact_count == 0
+    assert memory.facts().total == 1
+    assert memory.forget("French", dry_run=False).fact_count == 1
+    assert memory.facts().total == 0
+
+
+@pytest.mark.parametrize("value", [None, 0, "", "false", 1])
+def test_only_false_forgets_for_good(memory, value):
+    memory.update("lives_in(mia, Berlin)")
+    with pytest.raises(InvalidInput, match="dry_run: must be True or False"):
+        memory.forget("lives_in(mia, ?where)", dry_run=value)
+    assert memory.facts().total == 1
+
+
+@pytest.mark.parametrize("since", [None, "2026-11-13"])
+def test_a_replaced_fact_and_the_older_value_of_the_key_end(memory, since):
+    memory.update("lives_in(mia, Hamburg)", since="2024-01-01")
+    memory.kb.kb.assert_facts([_fact("stays_at", "mia", "Hotel Elbe", valid_from=1)])
+    memory.update("lives_in(mia, Berlin)", replaces='stays_at(mia, "Hotel Elbe")', since=since)
+    assert [each.fact for each in memory.facts().facts] == ["lives_in(mia, Berlin)"]
+    memory.update("lives_in(mia, Ulm)", replaces="lives_in(mia, Berlin)", since="2100-01-01")
+    assert [each.fact for each in memory.facts().facts] == ["lives_in(mia, Berlin)"]
+
+
+@pytest.mark.parametrize("about", [None, 5, b"x", ["lives_in"], "lives_in("])
+def test_a_history_is_about_a_text(memory, about):
+    with pytest.raises(InvalidInput, match=r"^about: "):
+        memory.history(about)
+
+
+def test_what_was_said_around_a_match_is_not_forgotten(memory):
+    memory.add(["The password is swordfish.", "My sister is called Zoe."], session="s1")
+    assert len(memory.search("password").entries) == 2
+    gone = memory.forget("password", dry_run=False)
+    assert [each.text for each in gone.texts] == ["The password is swordfish."]
+    assert texts(memory.search("sister")) == ["My sister is called Zoe."]
+
+
+def test_times_before_the_year_1_are_named(memory):
+    early = -100_000_000_000_000
+    for messages in ("I like tea.", [{"role": "user", "content": "I like tea.", "at": early}]):
+        with pytest.raises(InvalidInput, match="at: must be in the years 1 to 9999"):
+            memory.add(messages, at=early)
+    memory.update("lives_in(mia, Hamburg)", since=early)
+    with pytest.raises(InvalidInput, match=f"which is epoch millisecond {early}"):
+        memory.update("likes(mia, tea)", replaces="lives_in(mia, Hamburg)", since=early)
+
+
+def test_half_a_surrogate_pair_is_stored_as_a_question_mark(memory):
+    memory.add("I like tea \ud800")
+    memory.add({"role": "user", "content": "I like coffee \udfff"})
+    memory.kb.kb.store_text("likes(mia, 'milk\ud800').", None, Source())
+    found = texts(memory.search("tea coffee"))
+    assert {"I like tea ?", "I like coffee ?"} <= {*found}

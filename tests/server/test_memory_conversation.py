@@ -107,3 +107,9 @@ def test_a_window_has_the_answer_and_no_older_value(call: Call, asked: Asked) ->
 
 def test_there_are_forty_turns_and_forty_questions() -> None:
     assert (len(SAID), len(QUESTIONS)) == (40, 40)
+
+
+def test_errors_of_a_history_name_its_field():
+    with serve_in_memory() as served:
+        reply = served.client.get("/memory/history?about=said(")
+        assert (reply.status_code, [*reply.json["details"]["fields"]]) == (400, ["about"])

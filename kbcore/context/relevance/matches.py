@@ -77,6 +77,8 @@ def matching_facts(
     symbol = None if asker is None else tenant.engine.find(asker)
     matches, first = _Matches(queries, request, salience_weight, symbol, scores).found()
     matches = _with_pairs(queries, matches, first)
+    if not request.with_conversation:
+        return matches
     return with_conversation(tenant, partitions, predicates, matches, first, budget)
 
 

@@ -11,12 +11,14 @@ from typing import Any
 
 from kbcore.branching.preview import Proposal, TruthPreview
 from kbcore.errors import Conflict, InvalidInput, NotFound
+from kbcore.operations.conflicts import ConflictResolver
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, EpisodeMethods
 from kbcore.operations.history.undo import LogReplay, UndoneChange
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import (
     AssertFacts,
     Change,
+    Delta,
     DropScope,
     EndedFact,
     EndFacts,
@@ -41,7 +43,7 @@ from kbcore.upkeep.purge import (
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.limits import text_problem
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.ir.terms import Atom
+from kbplanner.ir.terms import Atom, Rule
 from kbplanner.pacing import YieldNow
 from kbplanner.syntax.printer import print_atom
 from kbtypes.episodes import CorrectOutcome, Episode
@@ -120,6 +122,12 @@ class Corrections(EpisodeMethods, ABC):
         """Raise InvalidInput for a fact whose interval is empty."""
 
     @abstractmethod
+    def _resolver(
+        self, conflict: str, new_rules: Sequence[Rule], yield_now: YieldNow
+    ) -> ConflictResolver:
+        """Return the writer of facts of a strategy; `new_rules` are stored with the facts."""
+
+    @abstractmethod
     def _goals_to_purge(self) -> list[PurgedGoal]:
         """Return the standing goals of the tenant."""
 
@@ -168,35 +176,42 @@ class Corrections(EpisodeMethods, ABC):
     def replace_value(self, old: Atom, new: Fact) -> AssertOutcome:
         """Store a fact and end a stored one when the new one begins, in one change.
 
-        Both are in the scope of `new`, which begins now without `valid_from`. The old fact keeps
-        its beginning and its evidence and stays in the history. Raises NotFound if it is not
+        Other values of a declared `@key` of the new fact end too. Both facts are in the scope of
+        `new`, which begins now without `valid_from`. The old fact keeps its beginning and its
+        evidence and stays in the history. Raises NotFound if it is not
         stored, and InvalidInput if it does not begin before the new one.
         """
         self._check_writable(new.scope)
         args = tuple(arg for arg in old.args if isinstance(arg, str))
         if (old.predicate, args, old.positive) == (new.predicate, new.args, new.positive):
             raise InvalidInput.at("replaces", "is the same fact")
-        self._check_intervals([new], self._services.yield_now)
+        if self._services.predicates is not None and new.positive:
+            self._services.predicates.check_new([(new.predicate, len(new.args))])
+        yield_now = self._services.yield_now
+        self._check_intervals([new], yield_now)
         (new,) = self._with_evidence([new])
-        for _ in range(MAX_ATTEMPTS):
+        ended = EndedFact(old.predicate, args, old.positive, new.scope, new.valid_from)
+
+        def commit(changes: tuple[Change, ...], check_rivals: Callable[[], None] | None) -> Delta:
             before = self._stored(old.predicate, args, old.positive, new.scope)
             start = self._services.clock.now_ms() if new.valid_from is None else new.valid_from
             if before["validFrom"] >= start:
                 raise InvalidInput.at(
                     "since",
                     f"must be after the beginning of {print_atom(old)}, which is"
-                    f" {iso_text(before['validFrom'])}",
+                    f" {_time_text(before['validFrom'])}",
                 )
-            ended = EndedFact(old.predicate, args, old.positive, new.scope, new.valid_from)
-            try:
-                delta = self._commit(
-                    (EndFacts((ended,)), AssertFacts((new,))),
-                    self._unchanged(old, args, new.scope, before),
-                )
-            except Outdated:
-                continue
-            return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
-        raise Conflict("the fact was changed by other requests again and again")
+            unchanged = self._unchanged(old, args, new.scope, before)
+
+            def check() -> None:
+                unchanged()
+                if check_rivals is not None:
+                    check_rivals()
+
+            return self._commit((EndFacts((ended,)), *changes), check)
+
+        delta = self._resolver("NEWEST_WINS", (), yield_now).write([new], commit)
+        return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
 
     def purge(
         self,
@@ -412,3 +427,10 @@ def _retractions(parts: Sequence[tuple[Any, ...]]) -> list[RetractFact]:
         for rows in part
         for fact in rows.facts()
     ]
+
+
+def _time_text(at: int) -> str:
+    try:
+        return iso_text(at)
+    except OverflowError:
+        return f"epoch millisecond {at}"

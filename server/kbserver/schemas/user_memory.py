@@ -12,6 +12,7 @@ from kbcore.operations.history.fact_history import DEFAULT_EVENTS
 from kbcore.operations.memory import MAX_FOUND, MAX_TOKENS
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.episodes import pattern_of
+from kbcore.python_values import named
 from kbcore.upkeep.purge import MAX_SUBJECT_CHARS
 from kbplanner.ir.terms import Atom
 from kbplanner.pacing import current_yield
@@ -187,7 +188,7 @@ ForgottenAnswer = answer_of(
 
 def history_of(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Return when facts were stored, changed and removed."""
-    with reading(data):
+    with reading(data), named(predicate="about"):
         arguments = MemoryHistoryBody().read(data, strict=strict)
         pattern = pattern_of(arguments["about"], None, None)
     outcome = kb.fact_history(

@@ -120,9 +120,9 @@ class UserMemory:
         """Return what would be forgotten; with `dry_run=False`, forget it for good.
 
         `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
-        words, which mean what `search` finds with them. The facts go, the texts that they are based
-        on, and what nothing else supports; also from the log. `facts` and `texts` of the result
-        list them. Raises InvalidInput and BudgetExceeded.
+        words, which mean the facts that match them. The facts go, the texts that they are based on,
+        and what nothing else supports; also from the log. `facts` and `texts` of the result list
+        them. Raises InvalidInput and BudgetExceeded.
         """
         body = {"about": text_of("about", about), "dryRun": dry_run, "limit": limit}
         sent = Request("/memory/forget", body, writes=True, keyed=False, timeout_ms=timeout_ms)

@@ -9,6 +9,7 @@ from kbcore.operations.episodes.episodes import DEFAULT_LISTED, MAX_LISTED
 from kbcore.operations.history.fact_history import DEFAULT_EVENTS
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.episodes import pattern_of
+from kbcore.python_values import named
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json, discarded
 from kbserver.http.request_context import reader
@@ -176,7 +177,7 @@ def history() -> Response:
     asked = request.args
     if not asked.get("about"):
         raise InvalidInput.at("about", "is required")
-    with reading(asked):
+    with reading(asked), named(predicate="about"):
         pattern = pattern_of(asked["about"], None, None)
     outcome = reader().fact_history(
         pattern,
