@@ -27,10 +27,11 @@ from support.stalls import (
     grown,
     operations_with_texts,
 )
-from support.turns import Turns
+from support.turns import Relay, Turns
 from werkzeug.test import TestResponse
 
 from kbcore.branching.preview import Proposal
+from kbcore.scheduling import Scheduling
 from kbplanner.check.texts import check_texts
 from kbplanner.compile import rules as compile_rules
 from kbplanner.compile.build import _Builder
@@ -162,11 +163,12 @@ def send(served: Served, route: str, data: Any, tenant: str) -> TestResponse:
 @pytest.mark.parametrize("route", OPERATIONS)
 def test_operations_give_turns(route: str) -> None:
     body = body_of(route)
-    with serve_in_memory() as served:
+    relay = Relay()  # the committer keeps the function with which it was made
+    with serve_in_memory(scheduling=Scheduling(yield_now=relay)) as served:
         main = ("text", "teach", "command", "goal")
         named = cases(body, fields_with_texts(body), len(route), main)
         for number, (name, data) in enumerate(named):
-            served.runtime.yield_now = turns = Turns()
+            relay.turns = turns = Turns()
             with turns.counted():
                 answer = send(served, route, data, f"t{number}")
             assert answer.status_code < 500 or answer.status_code == 501, (name, answer.text)

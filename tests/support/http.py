@@ -17,6 +17,7 @@ from kbcore.config import Config
 from kbcore.node.opening import open_runtime
 from kbcore.node.runtime import Runtime
 from kbcore.plug.ports import LogRecord, LogStatus
+from kbcore.scheduling import Scheduling
 from kbcore.state.keys import READER, WRITER
 from kbserver import create_app
 from kbserver.operations import routes
@@ -147,13 +148,18 @@ FORGETFUL = ForgetfulPlugin()
 """For processes that load it as the entry point of a third-party plugin."""
 
 
-def make_runtime(**settings: Any) -> tuple[Runtime, Forgetful, ManualClock]:
+def make_runtime(
+    scheduling: Scheduling | None = None, **settings: Any
+) -> tuple[Runtime, Forgetful, ManualClock]:
     """Open a runtime on a manual clock, with settings given by the names of the fields of
     Config.
     """
     plugin, clock = ForgetfulPlugin(), ManualClock(NOW)
     runtime = open_runtime(
-        Config(storage_backend="forgetful", **settings), plugins=(plugin,), clock=clock
+        Config(storage_backend="forgetful", **settings),
+        plugins=(plugin,),
+        clock=clock,
+        scheduling=scheduling,
     )
     return runtime, plugin.store, clock
 

@@ -39,3 +39,13 @@ class Turns:
         finally:
             sys.setprofile(before)
             self()
+
+
+class Relay:
+    """A function that is called in each turn, and has `turns` count it."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+
+    def __call__(self) -> None:
+        self.turns()
