@@ -96,7 +96,7 @@ def over_http(as_numbers):
 
 
 def over_mcp(rows, folder, server):
-    with serve_in_memory() as served:
+    with serve_in_memory(mcp_max_answer_tokens=1 << 30) as served:
         agent = Agent(served.client)
         agent.call("bulk_assert", facts=facts(rows, as_numbers=True))
         agent.call("teach", text="\n".join(RULES))
