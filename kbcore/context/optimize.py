@@ -83,7 +83,7 @@ def make_window(
     clashes = stored_clashes(tenant, supply, predicates, budget)
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
-    quotations = Quotations(supply, tenant.engine)
+    quotations = Quotations(supply, tenant.engine, budget)
     selection = Selection(request, room, supply, judge.loses, quotations, budget)
     goals = GoalProofs(request, witness, room, selection, judge)
     if request.with_rules:

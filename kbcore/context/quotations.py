@@ -7,11 +7,15 @@ from typing import Any
 
 from kbcore.context.capacity import FactKey, RankedCandidate
 from kbcore.context.ranking import Supply
+from kbcore.reason.budget import Budget
 from kbcore.state.episodes.evidence import evidence_of
 from kbcore.state.facts import Row
 from kbcore.state.partition import RowKey, StoredRelation
 from kbplanner.engine.backend import Engine
 from kbplanner.ir.schema import RelationSchema
+
+FACTS_PER_YIELD = 500
+"""Facts of an episode looked at between two turns of others: about a millisecond."""
 
 QUOTATION = "episode"
 """Metadata of a fact `said(speaker, text, when)` that holds what was said as it was said."""
@@ -20,9 +24,10 @@ QUOTATION = "episode"
 class Quotations:
     """Lookup of the facts that were read in texts; the caller holds the read lock."""
 
-    def __init__(self, supply: Supply, engine: Engine) -> None:
+    def __init__(self, supply: Supply, engine: Engine, budget: Budget) -> None:
         self._supply = supply
         self._engine = engine
+        self._budget = budget
         self._relations: list[StoredRelation] | None = None
 
     def is_told(self, text: RankedCandidate, taken: Container[FactKey]) -> bool:
@@ -44,7 +49,7 @@ class Quotations:
             relations = (each for part in self._supply.partitions for each in part.relations())
             self._relations = [each for each in relations if each.metadata]
         for stored in self._relations:
-            for row in stored.supported_by(span["episode"]):
+            for row in self._budget.paced(stored.supported_by(span["episode"]), FACTS_PER_YIELD):
                 metadata = stored.metadata[row]
                 if metadata.get(QUOTATION) is not True and any(
                     _overlap(span, other) for other in evidence_of(metadata)

@@ -69,8 +69,8 @@ _INSTALLED = RelationSchema("next_plan_day", 2, True)
 """A conclusion of the vocabulary: where rules have it, the vocabulary is installed."""
 
 _PATTERN = re.compile(r"\w\(|\?\w")
-"""What a fact or a pattern in the rule language has, and words hardly ever: misspelt ones must not
-be taken for words.
+"""Signs of a fact or a pattern in the rule language, which words hardly ever have: a misspelt
+pattern must not be taken for words.
 """
 
 
@@ -244,7 +244,9 @@ class MemoryMethods(TenantHandle, ABC):
         """
         if replaces is not None:
             done = self.replace_value(replaces, fact)
-            return StoreOutcome(done.asserted, done.updated, done.timestamp)
+            return StoreOutcome(
+                done.asserted, done.updated, done.timestamp, discarded=done.discarded
+            )
         new = self._new_vocabulary(self._deadline(request_limits))
         opposite, *keys = self._places(fact, [each for each in new if isinstance(each, Rule)])
         if not keys and not self._intervals(fact, opposite):

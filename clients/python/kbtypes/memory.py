@@ -37,7 +37,7 @@ class AddedMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class MemorySearch:
-    """What is known about a question: the text for a prompt, its entries and its sources.
+    """Memories that match a question: the text for a prompt, its entries and its sources.
 
     `text` has `tokens` tokens; it is empty if nothing is known. The numbers in brackets in it are
     those of `sources`, the cited passages. `index_progress` is the share of the facts in which the

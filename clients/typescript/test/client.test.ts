@@ -83,7 +83,7 @@ describe("memory of an agent about a user", () => {
     expect((await memory.facts()).totalFacts).toBe(0);
   });
 
-  test("another user knows nothing of it", async () => {
+  test("another user does not have these memories", async () => {
     const kb = empty();
     await kb.memory().add("I like tea.");
     expect((await kb.memory(`${kb.tenant}-other`).search("tea")).text).toBe("");

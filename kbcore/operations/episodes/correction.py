@@ -178,8 +178,8 @@ class Corrections(EpisodeMethods, ABC):
 
         Other values of a declared `@key` of the new fact end too. Both facts are in the scope of
         `new`, which begins now without `valid_from`. The old fact keeps its beginning and its
-        evidence and stays in the history. Raises NotFound if it is not
-        stored, and InvalidInput if it does not begin before the new one.
+        evidence and stays in the history. Raises NotFound if it is not stored, and InvalidInput if
+        it does not begin before the new one.
         """
         self._check_writable(new.scope)
         args = tuple(arg for arg in old.args if isinstance(arg, str))
