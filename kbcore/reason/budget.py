@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
+from time import thread_time
 from typing import TYPE_CHECKING, TypeVar
 
 from kbcore.clock import Clock
@@ -49,7 +50,11 @@ COMPILE_SECONDS = 0.01
 """Time for which a goal is compiled although its deadline has passed: most take a millisecond."""
 
 LONG_SECONDS = 0.1
-"""Python time after which a request counts as long and needs a slot."""
+"""CPU time of its own in Python after which a request counts as long and needs a slot.
+
+Waiting for the engine and for other requests does not count: beside long goals each short one would
+be long, and wait in the same queue.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +142,14 @@ class Budget:
     external: ExternalRows | None = None
     """The rows of external predicates that the request knows; None before it needs any."""
     begun: float = field(init=False)
+    not_worked: float = field(init=False)
+    """CPU time of the thread, in seconds, that is not this request's: before it, and in calls of
+    `runtime_yield`.
+    """
 
     def __post_init__(self) -> None:
         self.begun = self.clock.monotonic()
+        self.not_worked = thread_time()
 
     def part(self, shares: int) -> Budget:
         """Return a budget with one of `shares` equal parts of the remaining time, and the other
@@ -197,8 +207,7 @@ class Budget:
                 raise EngineFault("a relation changed under the read lock")
             self.admission.request(self.deadline - self.clock.monotonic())
             state = self.admission.step(run, SLICE_FUEL, self.runtime_offload)
-            if self.runtime_yield is not None:
-                self.runtime_yield()
+            self.give_way()
 
     def check_time(self, run: Steps | None = None) -> None:
         """Raise BudgetExceeded after the deadline, naming the rule in work.
@@ -217,18 +226,16 @@ class Budget:
         Raises BudgetExceeded.
         """
         self.check_time()
-        if (
-            not self.admission.requested
-            and (now := self.clock.monotonic()) - self.begun >= LONG_SECONDS
-        ):
-            self.admission.request(self.deadline - now)
-        if self.runtime_yield is not None:
-            self.runtime_yield()
+        if not self.admission.requested and thread_time() - self.not_worked >= LONG_SECONDS:
+            self.admission.request(self.deadline - self.clock.monotonic())
+        self.give_way()
 
     def give_way(self) -> None:
         """Yield to other requests between two pieces of cleaning up, which no deadline ends."""
         if self.runtime_yield is not None:
+            before = thread_time()
             self.runtime_yield()
+            self.not_worked += thread_time() - before
 
     def yield_compiling(self) -> None:
         """Yield as `yield_now` does, between two pieces of the compilation of a goal.
@@ -237,8 +244,8 @@ class Budget:
         """
         if self.clock.monotonic() - self.begun >= COMPILE_SECONDS:
             self.yield_now()
-        elif self.runtime_yield is not None:
-            self.runtime_yield()
+        else:
+            self.give_way()
 
     def check_answers(self, count: int) -> None:
         """Raise BudgetExceeded if `count` answers are more than may be returned."""

@@ -25,7 +25,7 @@ from kbcore.language.files import bulk_rows
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.admission import Admission, Slots
 from kbcore.reason.aggregate import AggregateQuery
-from kbcore.reason.budget import RequestLimits
+from kbcore.reason.budget import LONG_SECONDS, Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbplanner.compile import build
 from kbplanner.engine import relation
@@ -271,6 +271,30 @@ def test_a_goal_at_work_in_the_engine_is_cancelled_from_another_thread(node):
     stops[0](CallerLeft())
     asking.join(30)
     assert len(raised) == 1
+
+
+def test_only_the_cpu_time_of_a_request_makes_it_long(monkeypatch):
+    """Not the time for which it waits, and not the work of the others to which it yields."""
+    cpu, clock, slots = [5.0], ManualClock(), Slots(1)
+    monkeypatch.setattr("kbcore.reason.budget.thread_time", lambda: cpu[0])
+
+    def others():
+        cpu[0] += 10
+        clock.advance(10_000)
+
+    admission = Admission(slots, "t")
+    deadline = clock.monotonic() + 600
+    budget = Budget(RunLimits(), 600_000, deadline, 10, clock, admission, None, others)
+    for _ in range(3):
+        cpu[0] += LONG_SECONDS / 4
+        clock.advance(10_000)  # the time of a wait for the engine
+        budget.yield_now()
+        assert slots.working("t") == 0
+    cpu[0] += LONG_SECONDS / 2
+    budget.yield_now()
+    assert slots.working("t") == 1
+    budget.release()
+    assert slots.working("t") == 0
 
 
 def test_slots_are_given_in_order():
