@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from time import thread_time
 from typing import Protocol
 
 from kbcore.errors import Cancelled, KBError, RateLimited
@@ -19,6 +20,13 @@ LIMIT = "TENANT_MAX_INFERENCES"
 """The setting that an error names if no slot became free."""
 
 RETRY_SECONDS = 1.0
+
+LONG_SECONDS = 0.1
+"""CPU time in Python after which a request counts as long and needs a slot.
+
+It is the time of the request alone. If waiting for the engine counted, a short goal beside long
+ones would become long and wait in their queue.
+"""
 
 
 class Caller(Protocol):
@@ -102,6 +110,18 @@ class Admission:
         self._unwatch: Callable[[], None] | None = None
         self._holds_place = False
         self._run: Steps | None = None
+        self._cpu_of_others = thread_time()
+        """CPU time of the thread, in seconds, before this request and in calls of `pause`."""
+
+    def pause(self, yield_now: Callable[[], None]) -> None:
+        """Let other requests run; their CPU time does not count for this one."""
+        before = thread_time()
+        yield_now()
+        self._cpu_of_others += thread_time() - before
+
+    def is_due(self) -> bool:
+        """Return whether a slot is needed, because the request is long, and not yet requested."""
+        return not self.requested and thread_time() - self._cpu_of_others >= LONG_SECONDS
 
     def request(self, seconds: float) -> None:
         """Wait at most `seconds` for a slot, and watch the caller for a disconnect from here on.

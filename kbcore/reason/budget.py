@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
-from time import thread_time
 from typing import TYPE_CHECKING, TypeVar
 
 from kbcore.clock import Clock
@@ -48,13 +47,6 @@ ITEMS_AT_ONCE = 5000
 
 COMPILE_SECONDS = 0.01
 """Time for which a goal is compiled although its deadline has passed: most take a millisecond."""
-
-LONG_SECONDS = 0.1
-"""CPU time of its own in Python after which a request counts as long and needs a slot.
-
-Waiting for the engine and for other requests does not count: beside long goals each short one would
-be long, and wait in the same queue.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +134,9 @@ class Budget:
     external: ExternalRows | None = None
     """The rows of external predicates that the request knows; None before it needs any."""
     begun: float = field(init=False)
-    not_worked: float = field(init=False)
-    """CPU time of the thread, in seconds, that is not this request's: before it, and in calls of
-    `runtime_yield`.
-    """
 
     def __post_init__(self) -> None:
         self.begun = self.clock.monotonic()
-        self.not_worked = thread_time()
 
     def part(self, shares: int) -> Budget:
         """Return a budget with one of `shares` equal parts of the remaining time, and the other
@@ -226,16 +213,16 @@ class Budget:
         Raises BudgetExceeded.
         """
         self.check_time()
-        if not self.admission.requested and thread_time() - self.not_worked >= LONG_SECONDS:
+        if self.admission.is_due():
             self.admission.request(self.deadline - self.clock.monotonic())
         self.give_way()
 
     def give_way(self) -> None:
-        """Yield to other requests between two pieces of cleaning up, which no deadline ends."""
+        """Yield to other requests without a check of the deadline, such as between two pieces of
+        cleaning up.
+        """
         if self.runtime_yield is not None:
-            before = thread_time()
-            self.runtime_yield()
-            self.not_worked += thread_time() - before
+            self.admission.pause(self.runtime_yield)
 
     def yield_compiling(self) -> None:
         """Yield as `yield_now` does, between two pieces of the compilation of a goal.

@@ -23,9 +23,9 @@ from kbcore.config import Config
 from kbcore.errors import BudgetExceeded, CallerLeft, NotReady, RateLimited
 from kbcore.language.files import bulk_rows
 from kbcore.proofs.shapes import ProofOptions
-from kbcore.reason.admission import Admission, Slots
+from kbcore.reason.admission import LONG_SECONDS, Admission, Slots
 from kbcore.reason.aggregate import AggregateQuery
-from kbcore.reason.budget import LONG_SECONDS, Budget, RequestLimits
+from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
 from kbplanner.compile import build
 from kbplanner.engine import relation
@@ -276,7 +276,7 @@ def test_a_goal_at_work_in_the_engine_is_cancelled_from_another_thread(node):
 def test_only_the_cpu_time_of_a_request_makes_it_long(monkeypatch):
     """Not the time for which it waits, and not the work of the others to which it yields."""
     cpu, clock, slots = [5.0], ManualClock(), Slots(1)
-    monkeypatch.setattr("kbcore.reason.budget.thread_time", lambda: cpu[0])
+    monkeypatch.setattr("kbcore.reason.admission.thread_time", lambda: cpu[0])
 
     def others():
         cpu[0] += 10
@@ -285,10 +285,10 @@ def test_only_the_cpu_time_of_a_request_makes_it_long(monkeypatch):
     admission = Admission(slots, "t")
     deadline = clock.monotonic() + 600
     budget = Budget(RunLimits(), 600_000, deadline, 10, clock, admission, None, others)
-    for _ in range(3):
+    for part in (budget, budget.part(2), budget):  # a part is of the same request
         cpu[0] += LONG_SECONDS / 4
         clock.advance(10_000)  # the time of a wait for the engine
-        budget.yield_now()
+        part.yield_now()
         assert slots.working("t") == 0
     cpu[0] += LONG_SECONDS / 2
     budget.yield_now()

@@ -107,7 +107,7 @@ def test_unknown_scopes_are_not_compared(kb):
 
 
 def test_a_long_diff_and_a_long_merge_release_their_slots(monkeypatch):
-    monkeypatch.setattr("kbcore.reason.budget.LONG_SECONDS", 0.0)
+    monkeypatch.setattr("kbcore.reason.admission.LONG_SECONDS", 0.0)
     with runtime() as node:
         kb = node.knowledge_base()
         kb.assert_facts([Fact("p", (str(n),), scope="s") for n in range(2000)])
