@@ -207,12 +207,13 @@ typedef struct kb_difference {        /* the caller sets the four arrays, each o
     uint32_t *only_here, *only_there, *modified_here, *modified_there;
     size_t room, only_here_count, only_there_count, modified_count;
     uint64_t equal;                   /* pairs of equal rows without a difference, in this call */
-    uint32_t more;                    /* 1: an array is full; call again with the same cursor */
+    uint64_t found;                   /* pairs of equal rows since the cursor was 0 */
+    uint32_t more;                    /* 1: not all is compared; call again with the same cursor */
 } kb_difference;
 /* Compare two relations of equal arity, hidden rows included: the rows that only one of them has,
  * and the pairs of equal rows that differ in KB_VALID_FROM, KB_VALID_UNTIL, KB_TTL or
- * KB_CONFIDENCE. The cursor starts with 0; each call overwrites the arrays and counts. Returns: OK,
- * NOMEM; MISUSE if the arities differ or `room` is 0. */
+ * KB_CONFIDENCE. The cursor starts with 0; each call compares some rows, and overwrites the arrays
+ * and counts but `found`. Returns: OK, NOMEM; MISUSE if the arities differ or `room` is 0. */
 kb_status kb_relation_compare(const kb_engine *engine, kb_rel here, kb_rel there, uint64_t *cursor, kb_difference *out);
 
 /* --- indexes ---

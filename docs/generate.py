@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import is_typeddict
 
 import click
+import client_methods
 import comparison
 import plugin_protocols
 from scenarios import single_node as scenario
@@ -708,6 +709,40 @@ def grammar() -> bool:
     return True
 
 
+CLIENT_TOOLS = ROOT.parent / "clients" / "python" / "kbcore_client" / "tools.json"
+
+
+def client_tools() -> bool:
+    """Return True if the tools that the client knows are out of date; write them unless --check.
+
+    They are the tools of MCP but those of MCP_TOOLS=all alone.
+    """
+    names = ("name", "description", "inputSchema", "annotations")
+    chosen = [
+        {name: tool.shown[name] for name in names}
+        for tool in all_tools().values()
+        if tool.declared.profile != "all"
+    ]
+    text = json.dumps(chosen, indent=1, ensure_ascii=False) + "\n"
+    if CLIENT_TOOLS.exists() and CLIENT_TOOLS.read_text(encoding="utf-8") == text:
+        return False
+    if "--check" not in sys.argv:
+        CLIENT_TOOLS.write_text(text, encoding="utf-8")
+    return True
+
+
+def methods_of_clients() -> list[str]:
+    """Return the modules of the clients that are out of date; write them unless --check."""
+    stale = []
+    for path, make in client_methods.MODULES.items():
+        text = make()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.name)
+            if "--check" not in sys.argv:
+                path.write_text(text, encoding="utf-8")
+    return stale
+
+
 LLMS = ROOT / "llms.txt"
 
 
@@ -771,6 +806,8 @@ def main() -> int:
     stale = ["examples.json"] if examples() else []
     stale += [GRAMMAR.name] if grammar() else []
     stale += [LLMS.name] if llms() else []
+    stale += [CLIENT_TOOLS.name] if client_tools() else []
+    stale += methods_of_clients()
     stale += ["compare.md"] if comparison.update(ROOT, write="--check" not in sys.argv) else []
     for name, make in GENERATED.items():
         path = PAGES / name

@@ -49,6 +49,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "BulkOptions",
         "BulkFacts",
     ),
+    "SQL": ("SqlDialect", "SqlUnion", "SqlBranch", "SqlSource", "SqlTable", "SqlRows"),
     "Webhooks": ("WebhookSender", "WebhookMessage", "DeliveryResult", "DeliveryOutcome"),
     "Coordinators": (
         "Coordinator",
@@ -73,6 +74,7 @@ EXAMPLES = {
     "Metrics": "[write a metrics sink](../how-to/write-a-metrics-sink.md)",
     "Tables and bulk runs": "[write a table format](../how-to/write-a-table-format.md)",
     "Coordinators": "[use or write a coordinator](../how-to/use-a-coordinator.md)",
+    "SQL": "`plugins/kbplugins/bulk_sql/conditions.py`",
     "Webhooks": "[receive webhooks](../how-to/receive-webhooks.md)",
     "Events of a node": "[your first plugin](../tutorial/first-plugin.md)",
 }

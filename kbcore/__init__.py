@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kbcore.python_api.writes import LoadOutcome
     from kbcore.state.facts import Fact
     from kbplanner.ir.terms import Atom, Rule, Variable
+    from kbtypes.how_to import HowTo, HowToProposal
     from kbtypes.results import PredicateInfo, StoreOutcome
     from kbtypes.windows import Bucket, ContextDiff, Window, WindowOptions
 
@@ -86,6 +87,8 @@ _HOMES = {
     "Fact": "kbcore.state.facts",
     "Held": "kbcore.plug.ports",
     "InvalidInput": "kbcore.errors",
+    "HowTo": "kbtypes.how_to",
+    "HowToProposal": "kbtypes.how_to",
     "KBError": "kbcore.errors",
     "Keep": "kbcore.plug.ports",
     "KnowledgeBase": "kbcore.node.knowledge_base",
@@ -168,6 +171,8 @@ __all__ = [
     "EmbeddedKB",
     "Fact",
     "Held",
+    "HowTo",
+    "HowToProposal",
     "InvalidInput",
     "KBError",
     "Keep",

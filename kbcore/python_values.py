@@ -22,6 +22,9 @@ from kbplanner.syntax.textform import atom_from_text
 from kbtypes.episodes import Evidences
 from kbtypes.values import Arg, Duration, Instant, plain
 
+MAX_WHOLE = 2**53 - 1
+"""The largest whole number of an argument, as in JSON."""
+
 
 @contextmanager
 def named(**names: str) -> Iterator[None]:
@@ -142,15 +145,15 @@ def duration(name: str, value: Duration | None) -> int | None:
 def positive(name: str, value: int | None) -> int | None:
     """Return the argument `name`, a whole number above 0 or None; raise InvalidInput."""
     if value is not None and (not _is_whole(value) or value <= 0):
-        raise InvalidInput.at(name, "must be a positive whole number")
-    return value
+        raise InvalidInput.at(name, "must be a whole number of at least 1")
+    return _limited(name, value)
 
 
 def integer(name: str, value: int | None) -> int | None:
     """Return the argument `name`, a whole number from 0 on or None; raise InvalidInput."""
     if value is not None and (not _is_whole(value) or value < 0):
-        raise InvalidInput.at(name, "must be a whole number from 0 on")
-    return value
+        raise InvalidInput.at(name, "must be a whole number of at least 0")
+    return _limited(name, value)
 
 
 def flag(name: str, value: bool) -> bool:
@@ -200,6 +203,12 @@ def evidence(name: str, value: Evidences) -> tuple[Evidence, ...]:
             integer(field, offset)
         spans.append(Evidence(episode, *offsets))
     return tuple(dict.fromkeys(spans))
+
+
+def _limited(name: str, value: int | None) -> int | None:
+    if value is not None and value > MAX_WHOLE:
+        raise InvalidInput.at(name, f"must be at most {MAX_WHOLE}")
+    return value
 
 
 def _is_whole(value: object) -> bool:

@@ -45,6 +45,14 @@ def iso_text(at: int) -> str:
     return when.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
+def time_text(at: int) -> str:
+    """Return epoch milliseconds as `iso_text` does, or as a number outside the years 1 to 9999."""
+    try:
+        return iso_text(at)
+    except OverflowError:
+        return f"epoch millisecond {at}"
+
+
 def instant(value: Any) -> int:
     """Read an instant, epoch milliseconds or ISO 8601, as epoch milliseconds.
 

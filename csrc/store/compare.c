@@ -9,6 +9,8 @@ static const uint32_t COMPARED[] = { KB_VALID_FROM, KB_VALID_UNTIL, KB_TTL, KB_C
 
 #define COLUMNS (sizeof COMPARED / sizeof *COMPARED)
 
+#define ROWS_PER_CALL 65536           /* rows looked up in one call: some ten milliseconds */
+
 typedef struct pair {
     kb_relation *one, *other;
     uint32_t next;                    /* row of `other` to try first */
@@ -62,20 +64,26 @@ static int same_cells(const kb_relation *here, uint32_t h, const kb_relation *th
     return 1;
 }
 
-/* Compare rows of the first relation from *cursor on. Return 1 if an array is full. */
-static int compare_first(pair rows, uint64_t *cursor, kb_difference *out)
+/* Compare rows of the first relation from *cursor on, `*left` at most. Return 1 if rows are
+ * left. */
+static int compare_first(pair rows, uint64_t *cursor, uint32_t *left, kb_difference *out)
 {
     for (uint32_t id = (uint32_t)*cursor; id < rows.one->rows; id++) {
         uint32_t other;
 
         *cursor = id;
+        if ((*left)-- == 0)
+            return 1;
         if (out->only_here_count == out->room || out->modified_count == out->room)
             return 1;
         if (!is_live(rows.one, id))
             continue;
         if ((other = matching_row(&rows, id)) == KB_NO_ROW) {
             out->only_here[out->only_here_count++] = id;
-        } else if (same_cells(rows.one, id, rows.other, other)) {
+            continue;
+        }
+        out->found++;
+        if (same_cells(rows.one, id, rows.other, other)) {
             out->equal++;
         } else {
             out->modified_here[out->modified_count] = id;
@@ -86,10 +94,12 @@ static int compare_first(pair rows, uint64_t *cursor, kb_difference *out)
     return 0;
 }
 
-static int compare_second(pair rows, uint64_t before, uint64_t *cursor, kb_difference *out)
+static int compare_second(pair rows, uint64_t before, uint64_t *cursor, uint32_t *left, kb_difference *out)
 {
     for (uint32_t id = (uint32_t)(*cursor - before); id < rows.one->rows; id++) {
         *cursor = before + id;
+        if ((*left)-- == 0)
+            return 1;
         if (out->only_there_count == out->room)
             return 1;
         if (is_live(rows.one, id) && matching_row(&rows, id) == KB_NO_ROW)
@@ -103,7 +113,7 @@ kb_status kb_relation_compare(const kb_engine *engine, kb_rel here, kb_rel there
 {
     kb_relation *one, *other;
     kb_status status;
-    int is_first_call;
+    uint32_t left = ROWS_PER_CALL;
 
     if ((status = kb_engine_readable(engine, here, &one)) < 0 || (status = kb_engine_readable(engine, there, &other)) < 0)
         return status;
@@ -115,12 +125,14 @@ kb_status kb_relation_compare(const kb_engine *engine, kb_rel here, kb_rel there
     out->only_here_count = out->only_there_count = out->modified_count = 0;
     out->equal = 0;
     out->more = 0;
-    is_first_call = *cursor == 0;
+    if (*cursor == 0)
+        out->found = 0;
     if (*cursor < one->rows)
-        out->more = (uint32_t)compare_first((pair){ one, other, 0 }, cursor, out);
-    if (is_first_call && !out->more && out->equal + out->modified_count == other->rows - other->dead)
+        out->more = (uint32_t)compare_first((pair){ one, other, (uint32_t)*cursor }, cursor, &left, out);
+    if (!out->more && out->found == other->rows - other->dead)
         *cursor = (uint64_t)one->rows + other->rows;   /* every row of the other has been found */
     if (!out->more && *cursor >= one->rows && *cursor < (uint64_t)one->rows + other->rows)
-        out->more = (uint32_t)compare_second((pair){ other, one, 0 }, one->rows, cursor, out);
+        out->more = (uint32_t)compare_second((pair){ other, one, (uint32_t)(*cursor - one->rows) },
+                                             one->rows, cursor, &left, out);
     return KB_OK;
 }

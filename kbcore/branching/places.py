@@ -6,7 +6,7 @@ between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbcore.state.facts import Fact
@@ -48,21 +48,40 @@ class ScopePlace:
         return not is_equal(fact.args[self.differing], list(args)[self.differing])
 
 
-def places_of(fact: Fact, rules: Iterable[Rule]) -> Iterator[ScopePlace]:
-    """Yield the places that a fact takes under some rules."""
-    yield ScopePlace(fact.scope, fact.predicate, fact.args, None)
-    for rule in rules if fact.positive else ():
+Keys = Mapping[tuple[str, int], Sequence[Rule]]
+"""The rules of declared keys, by the names and arities of their predicates."""
+
+
+def keys_of(rules: Iterable[Rule]) -> Keys:
+    """Return the declared keys among rules."""
+    keys: dict[tuple[str, int], list[Rule]] = {}
+    for rule in rules:
         if rule.head.predicate == CONTRADICTION and rule.head.args[0] == KEY:
+            first = next(item.atom for item in rule.body if isinstance(item, Literal))
+            keys.setdefault((first.predicate, first.arity), []).append(rule)
+    return keys
+
+
+def opposite_place(fact: Fact) -> ScopePlace:
+    """Return the place that a fact and its opposite take."""
+    return ScopePlace(fact.scope, fact.predicate, fact.args, None)
+
+
+def places_of(fact: Fact, keys: Keys) -> Iterator[ScopePlace]:
+    """Yield the places that a fact takes, that of its opposite first."""
+    yield opposite_place(fact)
+    if fact.positive and keys:
+        for rule in keys.get((fact.predicate, len(fact.args)), ()):
             claim = _key_place(fact, rule)
             if claim is not None:
                 yield claim
 
 
 def _key_place(fact: Fact, rule: Rule) -> ScopePlace | None:
-    """Return the place of a fact under a rule of a declared key, None if it concerns others."""
+    """Return the place of a fact under the rule of a key of its predicate, None if it concerns
+    others.
+    """
     first, second = (item.atom for item in rule.body[:2] if isinstance(item, Literal))
-    if (first.predicate, first.arity) != (fact.predicate, len(fact.args)):
-        return None
     differing = _differing(rule, first)
     values: dict[Variable, str] = {}
     fixed: list[str | None] = []

@@ -46,6 +46,12 @@ COMPONENTS_PER_YIELD = 100
 RULES_PER_YIELD = 500
 """Rules put in a table, which makes the hash of each, between two calls of `yield_now`."""
 
+CHANGES_PER_YIELD = 100
+"""Changes made between two calls of `yield_now`: about a millisecond."""
+
+ROWS_PER_YIELD = 5000
+"""Rows looked up in a relation between two calls of `yield_now`: about a millisecond."""
+
 
 class TruthValue(str, Enum):
     """The truth of an atom."""
@@ -98,10 +104,16 @@ class _Extension:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows one after the other in a flat array, in answer order."""
+    """Rows of `arity` symbols one after the other in a flat array, in answer order."""
 
     symbols: array[int]
     count: int
+    arity: int
+
+    def part(self, places: range) -> _Rows:
+        """Return the rows at some places."""
+        start, stop = places.start * self.arity, places.stop * self.arity
+        return _Rows(self.symbols[start:stop], len(places), self.arity)
 
 
 def compare_truth(
@@ -269,22 +281,25 @@ def _compare(
 
     def ordered(relation: Relation, ids: array[int]) -> _Rows:
         symbols = relation.rows(ids)
-        return _Rows(engine.sort(symbols, schema.arity, budget.offload, in_place=True), len(ids))
+        rows = engine.sort(symbols, schema.arity, budget.offload, in_place=True)
+        return _Rows(rows, len(ids), schema.arity)
 
     true = ordered(after.true, before.true.compare(after.true).only_there)
     false = ordered(before.possible, before.possible.compare(after.possible).only_here)
-    undefined = _Rows(array("I"), 0)
+    undefined = _Rows(array("I"), 0, schema.arity)
     if after.possible is not after.true:
         open_rows = ordered(after.possible, after.possible.compare(after.true).only_here)
         undefined = _chosen(
             open_rows,
-            schema.arity,
             (
                 was_true or not was_possible
                 for was_true, was_possible in zip(
-                    _has(before.true, open_rows), _has(before.possible, open_rows), strict=True
+                    _has(before.true, open_rows, budget),
+                    _has(before.possible, open_rows, budget),
+                    strict=True,
                 )
             ),
+            budget,
         )
     if not (true.count or false.count or undefined.count):
         return False
@@ -293,9 +308,10 @@ def _compare(
         (false, outcome.becomes_false, comparison.before),
         (undefined, outcome.becomes_undefined, comparison.after),
     ):
-        listed = _first(rows, schema.arity, max(limit - len(target), 0))
+        listed = rows.part(range(min(rows.count, max(limit - len(target), 0))))
         if listed.count:
-            target.extend(_changes(state, schema, listed, before))
+            for part in budget.slices(listed.count, CHANGES_PER_YIELD):
+                target += _changes(state, schema, listed.part(part), before, budget)
     outcome.by_predicate.append(
         PredicateChange(
             schema.predicate,
@@ -311,13 +327,14 @@ def _compare(
 
 
 def _changes(
-    state: State, schema: RelationSchema, rows: _Rows, before: _Extension
-) -> Iterable[TruthChange]:
+    state: State, schema: RelationSchema, rows: _Rows, before: _Extension, budget: Budget
+) -> Iterator[TruthChange]:
     """Yield rows in their external form, with their truth before."""
     arity = schema.arity
     texts = state.tenant.engine.texts(rows.symbols)
-    stored = _visible_flags(state.partition, schema, rows)
-    was_true, was_possible = _has(before.true, rows), _has(before.possible, rows)
+    stored = _visible_flags(state.partition, schema, rows, budget)
+    was_true = _has(before.true, rows, budget)
+    was_possible = _has(before.possible, rows, budget)
     for index in range(rows.count):
         was = TruthValue.FALSE
         if was_possible[index]:
@@ -334,35 +351,34 @@ def _changes(
         )
 
 
-def _visible_flags(partition: Partition, schema: RelationSchema, rows: _Rows) -> list[bool]:
+def _visible_flags(
+    partition: Partition, schema: RelationSchema, rows: _Rows, budget: Budget
+) -> list[bool]:
     """Return for each row whether it is a stored fact that is valid now."""
     stored = partition.get(schema)
     if stored is None:
         return [False] * rows.count
     if not stored.limited:
-        return _has(stored.relation, rows)
-    arity = schema.arity
+        return _has(stored.relation, rows, budget)
     return [
-        bool(len(stored.relation.match(rows.symbols[i * arity : (i + 1) * arity], limit=1)[1]))
-        for i in range(rows.count)
+        bool(len(stored.relation.match(rows.part(range(i, i + 1)).symbols, limit=1)[1]))
+        for i in budget.paced(range(rows.count), CHANGES_PER_YIELD)
     ]
 
 
-def _has(relation: Relation, rows: _Rows) -> list[bool]:
+def _has(relation: Relation, rows: _Rows, budget: Budget) -> list[bool]:
     """Return for each row whether a relation has it."""
-    return [index != NO_ROW for index in relation.locate(rows.symbols, rows.count)]
+    flags: list[bool] = []
+    for part in budget.slices(rows.count, ROWS_PER_YIELD):
+        ids = relation.locate(rows.part(part).symbols, len(part))
+        flags += [index != NO_ROW for index in ids]
+    return flags
 
 
-def _first(rows: _Rows, arity: int, limit: int) -> _Rows:
-    """Return at most the first `limit` rows."""
-    count = min(rows.count, limit)
-    return _Rows(rows.symbols[: count * arity], count)
-
-
-def _chosen(rows: _Rows, arity: int, flags: Iterable[bool]) -> _Rows:
+def _chosen(rows: _Rows, flags: Iterable[bool], budget: Budget) -> _Rows:
     """Return the rows with a true flag."""
-    indexes: Sequence[int] = list(compress(range(rows.count), flags))
+    indexes: Sequence[int] = list(compress(budget.paced(range(rows.count)), flags))
     symbols = array("I")
-    for index in indexes:
-        symbols.extend(rows.symbols[index * arity : (index + 1) * arity])
-    return _Rows(symbols, len(indexes))
+    for index in budget.paced(indexes):
+        symbols.extend(rows.part(range(index, index + 1)).symbols)
+    return _Rows(symbols, len(indexes), rows.arity)

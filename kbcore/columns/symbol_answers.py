@@ -11,6 +11,7 @@ from kbcore.columns.answer_table import AnswerTable
 from kbcore.columns.build import scope_column, table_of_symbols
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.columns import rows_of
+from kbplanner.evaluate.deferred import FIRST, DeferredRows
 
 CHUNK = 1000
 """Number of answers converted to tuples at once."""
@@ -22,14 +23,16 @@ FEW_SYMBOLS = 64
 class SymbolAnswers:
     """The answers of a goal, in answer order, as of the time when the goal was asked.
 
-    An answer takes four bytes for each column. Symbols never change, so that later writes do not
-    change the answers. `warnings` is how often a function or an aggregate had no value.
+    An answer takes four bytes for each column; many answers of one scope stay in their goal table
+    until they are read. Symbols never change, so that later writes do not change the answers.
+    `warnings` is how often a function or an aggregate had no value.
     """
 
     def __init__(self, engine: Engine, arity: int) -> None:
         self._engine = engine
         self._arity = arity
         self._symbols = array("I")
+        self._deferred: DeferredRows | None = None
         self._count = 0
         self._parts: list[tuple[str | None, int]] = []
         self.warnings = 0
@@ -40,12 +43,19 @@ class SymbolAnswers:
     def append(self, scope: str | None, symbols: array[int], count: int) -> None:
         """Add the answers in a scope as flat rows."""
         self._parts.append((scope, count))
-        self._symbols = self._symbols + symbols if self._symbols else symbols
+        known = self._all()
+        self._symbols = known + symbols if known else symbols
         self._count += count
+
+    def defer(self, scope: str | None, rows: DeferredRows, count: int) -> None:
+        """Add the answers in the only scope, which a goal table keeps until they are read."""
+        self._parts.append((scope, count))
+        self._deferred = rows
+        self._count = count
 
     def skip(self, count: int) -> None:
         """Remove the first answers."""
-        self._symbols = self._symbols[count * self._arity :]
+        self._symbols = self._all()[count * self._arity :]
         self._count = max(self._count - count, 0)
         parts, self._parts = self._parts, []
         for scope, size in parts:
@@ -55,7 +65,7 @@ class SymbolAnswers:
 
     def truncate(self, count: int) -> None:
         """Remove all answers after the first `count`."""
-        self._symbols = self._symbols[: count * self._arity]
+        self._symbols = self._all()[: count * self._arity]
         self._count = min(self._count, count)
         parts, self._parts = self._parts, []
         for scope, size in parts:
@@ -79,9 +89,13 @@ class SymbolAnswers:
         count = max(stop - start, 0)
         if not arity or not count:
             return [()] * count
-        symbols = self._symbols
-        if count < self._count:
-            symbols = symbols[start * arity : stop * arity]
+        deferred = self._deferred
+        if deferred is not None and stop <= FIRST:
+            symbols = deferred.first_rows()[start * arity : stop * arity]
+        elif count < self._count:
+            symbols = self._all()[start * arity : stop * arity]
+        else:
+            symbols = self._all()
         if len(symbols) <= FEW_SYMBOLS:
             texts: list[Any] = self._engine.texts(symbols)
             if convert is not None:
@@ -96,7 +110,7 @@ class SymbolAnswers:
         if not self._arity:
             yield [()] * self._count
             return
-        rows = rows_of(self._engine, self._symbols, self._arity, convert)
+        rows = rows_of(self._engine, self._all(), self._arity, convert)
         for start in range(0, self._count, CHUNK):
             yield rows.tuples(start, min(start + CHUNK, self._count))
 
@@ -109,10 +123,18 @@ class SymbolAnswers:
         """
         return table_of_symbols(
             self._engine,
-            self._symbols,
+            self._all(),
             self._count,
             self._arity,
             variables,
             further=[scope_column(self._parts)] if scoped else (),
             typed=typed,
         )
+
+    def _all(self) -> array[int]:
+        """Return the rows of all answers."""
+        deferred = self._deferred
+        if deferred is not None:
+            self._symbols = deferred.rows()
+            self._deferred = None
+        return self._symbols

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
-from kbcore.config.storage_urls import backend_of, redacted
+from kbcore.config.storage_urls import HIDDEN, backend_of, redacted
 
 T = TypeVar("T")
 
@@ -122,6 +122,30 @@ def _rate(text: str) -> tuple[int, ...]:
     return int(count), int(seconds)
 
 
+def _log_target(text: str) -> str:
+    kind, _, rest = text.partition(":")
+    if kind == "statsd":
+        host, _, port = rest.rpartition(":")
+        is_known = bool(host) and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    elif kind == "webhook":
+        parts = urlsplit(rest)
+        is_known = parts.scheme in ("http", "https") and bool(parts.hostname)
+    else:
+        is_known = kind == "file" and bool(rest) and "\0" not in rest
+    if text and not is_known:
+        raise ValueError("must be file:PATH, statsd:HOST:PORT or webhook:URL")
+    return text
+
+
+def _shown_target(value: str) -> str:
+    """Return a target without the address of a webhook, whose path may be a secret."""
+    return f"{WEBHOOK}{HIDDEN}" if value.startswith(WEBHOOK) else value
+
+
+WEBHOOK = "webhook:"
+"""Beginning of a target of the decision log that is an address."""
+
+
 def _address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
@@ -163,6 +187,12 @@ COORDINATOR_URL = Parser(
     "a URL such as file:/folder, postgresql://user@host/database or etcd://host:2379",
     _coordinator_url,
     redacted,
+    confidential=True,
+)
+LOG_TARGET = Parser(
+    "file:PATH, statsd:HOST:PORT, webhook:URL, or empty",
+    _log_target,
+    _shown_target,
     confidential=True,
 )
 SECRET = Parser(

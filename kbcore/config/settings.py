@@ -8,11 +8,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from kbcore.config.parsers import (
     ADDRESS,
     BOOLEAN,
     COORDINATOR_URL,
+    LOG_TARGET,
     NAMES,
     NODE_NAME,
     RATE,
@@ -20,6 +22,7 @@ from kbcore.config.parsers import (
     STORAGE_URL,
     TEXT,
     URLS,
+    WEBHOOK,
     WEIGHT,
     WEIGHTS,
     Parser,
@@ -33,6 +36,9 @@ T = TypeVar("T")
 
 PREFIX = "KBCORE_"
 """Prefix of environment variables; a name without it works too, and yields to the one with it."""
+
+MIN_TOKEN_CHARS = 8
+"""Length from which the end of the path of an address is taken for a secret."""
 
 _FILE = "_FILE"
 
@@ -251,6 +257,11 @@ class Config:
         1000,
         integer(0, 86_400_000),
         "duration from which a goal is logged as slow, in milliseconds; 0: never",
+    )
+    decision_log: str = _setting(
+        "",
+        LOG_TARGET,
+        "where a line of JSON for each answered goal goes, such as file:decisions.jsonl, or their counts; empty: nowhere",
     )
     query_max_rows: int = _setting(
         10_000_000, integer(1), "maximum number of rows a request may derive"
@@ -662,7 +673,12 @@ class Config:
     def secrets(self) -> list[str]:
         """Return the texts that must never be shown, including passwords in URLs."""
         values = [str(getattr(self, setting.field)) for setting in SETTINGS if setting.secret]
-        urls = (self.storage_url, self.coordinator_url, self.cluster_url, *self.webhook_urls)
+        own = (self.storage_url, self.coordinator_url, self.cluster_url)
+        decisions = self.decision_log.removeprefix(WEBHOOK)
+        if decisions != self.decision_log:
+            _, _, rest = urlsplit(decisions).path.lstrip("/").partition("/")
+            values += [decisions, *([rest] if len(rest) >= MIN_TOKEN_CHARS else [])]
+        urls = (*own, *self.webhook_urls, decisions)
         return [text for text in (*values, *(t for url in urls for t in secrets_of(url))) if text]
 
     def updated(self, texts: Mapping[str, str]) -> Config:

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbcore.context.request import WindowRequest
 from kbcore.context.salience import Ranked
-from kbcore.context.text.draft import Draft, Item, Quote, TemplatesOf, no_templates
+from kbcore.context.text.draft import Draft, Item, Quote, TemplatesOf, no_templates, set_notes
 from kbcore.context.text.drafts import draft_for
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.state.facts import Row
 from kbplanner.syntax.printer import print_row
-from kbtypes.windows import MATCH, Entry, GoalNote, Provenance, SpanKey
+from kbtypes.windows import MATCH, Entry, GoalNote, Provenance, RuleInSet, SpanKey
 
 DIGITS = 6
 """Decimal places of salience in an entry."""
@@ -33,6 +33,13 @@ FactKey = tuple[str | None, str, bool, tuple[str, ...]]
 """The identity of a fact: scope, predicate, sign and arguments."""
 
 
+class Excerpt(NamedTuple):
+    """The part of a text that a window shows, and its spans in the episode."""
+
+    text: str
+    spans: tuple[SpanKey, ...]
+
+
 @dataclass(slots=True, eq=False)
 class RankedCandidate:
     """A candidate for a window: a stored fact, `ranked`, or a conclusion with provenance.
@@ -40,7 +47,7 @@ class RankedCandidate:
     `salience` is that of the stored fact, or of the least salient stored fact that a conclusion
     depends on. `lexical` is the match with the query. When the fact is accepted, `reason` records
     why, and `goal` the goal that depends on it, if any. `contradicted` is True if the opposite is
-    known too.
+    known too. `excerpt` is the part of a text that is written, None for all of it.
     """
 
     row: Row
@@ -55,6 +62,7 @@ class RankedCandidate:
     reason: str = ""
     goal: bool = False
     contradicted: bool = False
+    excerpt: Excerpt | None = None
     text: str = field(init=False)
     key: FactKey = field(init=False)
 
@@ -101,6 +109,7 @@ class Room:
         self.keep = 0
         self.taken: dict[FactKey, RankedCandidate] = {}
         self.rules: list[str] = []
+        self.rule_sets: list[RuleInSet] = []
         self.notes: list[GoalNote] = []
         self.repeats = 0
         self.cut: Counter[str] = Counter()
@@ -146,6 +155,14 @@ class Room:
         finally:
             self.keep, self.reserve = keep, reserve
 
+    def is_long(self, fact: RankedCandidate, share: float) -> bool:
+        """Return whether a fact alone takes more than a share of the text."""
+        if self._max_units is None:
+            return False
+        draft = self._empty_draft()
+        draft.add(entry_of(fact))
+        return draft.size > self._max_units * share
+
     def refusal(
         self, facts: Sequence[RankedCandidate], goal: str | None = None, role: str = MATCH
     ) -> str | None:
@@ -156,14 +173,31 @@ class Room:
         role of facts without a goal.
         """
         new = {fact.key: fact for fact in facts if fact.key not in self.taken}
-        if len(new) > self.left:
-            return "maxFacts"
-        if self._request.max_per_predicate is not None:
-            alike = Counter(fact.predicate for fact in new.values())
-            if any(count > self.alike_left(predicate) for predicate, count in alike.items()):
-                return "maxFactsPerPredicate"
+        if (limit := self._count_refusal(list(new.values()))) is not None:
+            return limit
         entries = [entry_of(fact, goal, role) for fact in new.values()]
         return None if self._fits(entries) else "maxTokens"
+
+    def offer(
+        self,
+        fact: RankedCandidate,
+        category: str,
+        reason: str,
+        role: str = MATCH,
+    ) -> str | None:
+        """Add a fact that is not in the window unless it exceeds a limit, which is returned.
+
+        This is `refusal` and `take` for a fact without a goal, which write its line only once.
+        """
+        if (limit := self._count_refusal([fact])) is not None:
+            return limit
+        before = fact.category
+        fact.category = category
+        if not self._fits([entry_of(fact, None, role)], keep=True):
+            fact.category = before
+            return "maxTokens"
+        self._note_taken(fact, reason)
+        return None
 
     def take(
         self,
@@ -179,10 +213,9 @@ class Room:
         if fact.key in self.taken:
             self.repeats += 1
             return False
-        fact.category, fact.reason = category, reason
-        self.taken[fact.key] = fact
-        self._alike[fact.predicate] += 1
+        fact.category = category
         self.draft.add(entry_of(fact, goal, role))
+        self._note_taken(fact, reason)
         return True
 
     def take_notes(self, notes: Iterable[GoalNote]) -> None:
@@ -198,11 +231,13 @@ class Room:
             self.draft.add(note)
             self.notes.append(note)
 
-    def take_rules(self, rules: Iterable[str]) -> None:
+    def take_rules(self, rules: Iterable[str], rule_sets: list[RuleInSet]) -> None:
         """Add the rules that fit, using the reserve; count the other rules as cut by
-        `maxTokens`.
+        `maxTokens`. The text names their rule sets.
         """
         self.reserve = 0
+        self.rule_sets = rule_sets
+        self.draft.rule_sets = set_notes(rule_sets)
         for rule in rules:
             if self._fits([rule]):
                 self.draft.add(rule)
@@ -251,8 +286,27 @@ class Room:
             times=request.times,
         )
 
-    def _fits(self, items: Sequence[Item]) -> bool:
+    def _count_refusal(self, new: Sequence[RankedCandidate]) -> str | None:
+        """Return the limit on the count of facts that new facts exceed together."""
+        if len(new) > self.left:
+            return "maxFacts"
+        if self._request.max_per_predicate is not None:
+            alike = Counter(fact.predicate for fact in new)
+            if any(count > self.alike_left(predicate) for predicate, count in alike.items()):
+                return "maxFactsPerPredicate"
+        return None
+
+    def _note_taken(self, fact: RankedCandidate, reason: str) -> None:
+        fact.reason = reason
+        self.taken[fact.key] = fact
+        self._alike[fact.predicate] += 1
+
+    def _fits(self, items: Sequence[Item], *, keep: bool = False) -> bool:
+        """Return True if items fit; with `keep`, they are in the draft then."""
         if self._max_units is None:
+            if keep:
+                for item in items:
+                    self.draft.add(item)
             return True
         if self._counter.exact and len(items) == 1 and isinstance(entry := items[0], Entry):
             at_least = self.draft.size + self.draft.min_size(entry)
@@ -260,10 +314,11 @@ class Room:
                 return False
         for item in items:
             self.draft.add(item)
-        size = self.draft.size
-        for _ in items:
-            self.draft.pop()
-        return size + self.reserve <= self._max_units
+        fits = self.draft.size + self.reserve <= self._max_units
+        if not (fits and keep):
+            for _ in items:
+                self.draft.pop()
+        return fits
 
 
 def entry_of(fact: RankedCandidate, goal: str | None = None, role: str = MATCH) -> Entry:
@@ -287,6 +342,7 @@ def entry_of(fact: RankedCandidate, goal: str | None = None, role: str = MATCH) 
         goal=goal,
         evidence=_evidence(fact),
         role=role,
+        excerpt=None if fact.excerpt is None else fact.excerpt.text,
     )
 
 
@@ -295,6 +351,8 @@ def _evidence(fact: RankedCandidate) -> tuple[SpanKey, ...]:
 
     A conclusion has at most MAX_INHERITED, the first ones of each fact in turn.
     """
+    if fact.excerpt is not None:
+        return fact.excerpt.spans
     if not fact.bases:
         return _spans(fact.row)
     turns = zip_longest(*(_spans(base.row) for base in fact.bases))

@@ -92,4 +92,5 @@ def _content(entry: Entry) -> tuple[object, ...]:
     """
     metadata = repr(sorted(entry.metadata.items()))
     validity = entry.valid_from, entry.valid_until
-    return entry.key, validity, entry.provenance, entry.confidence, entry.contradicted, metadata
+    beliefs = entry.provenance, entry.confidence, entry.contradicted, entry.excerpt
+    return entry.key, validity, beliefs, metadata

@@ -13,17 +13,18 @@ from kbcore.context.capacity import DIGITS, FactKey, RankedCandidate, Room
 from kbcore.context.contradictions import stored_clashes
 from kbcore.context.proofs.evidence import Witness
 from kbcore.context.proofs.proofs import GoalProofs
-from kbcore.context.proofs.rules import relevant_rules, visible_rules
+from kbcore.context.proofs.rules import relevant_rules, sets_of_rules, visible_rules
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
 from kbcore.context.quotations import Quotations
 from kbcore.context.ranking import Supplied, Supply, admitted
 from kbcore.context.relevance.questions import goals_of_question
-from kbcore.context.request import CITATIONS_TEXT, WindowRequest
+from kbcore.context.request import CITATIONS_TEXT, NATURAL, WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import INSTRUCTION_SHARE, Selection
 from kbcore.context.text.draft import Quote
-from kbcore.context.text.memories import SaidText
+from kbcore.context.text.memories import SAID, SaidText
+from kbcore.context.text.notes import INSTRUCTION
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import QUERY, VIOLATION
 from kbcore.errors import BudgetExceeded, EngineFault, InvalidInput, PredicateFailed
@@ -36,12 +37,12 @@ from kbcore.state.tenant import Tenant
 from kbplanner.ir.schema import RelationSchema
 from kbtypes.windows import Entry, GoalNote, SpanKey, Window
 
-INSTRUCTION = "instruction"
-"""Predicate of standing instructions: `instruction(who, text)`."""
-
 GOAL_RELEVANCE = 0.9
 """Relevance of answers and of facts that answers depend on, which puts them before all others."""
 
+
+ENTRIES_PER_YIELD = 100
+"""Entries of a window made between two calls of `yield_now`: about a millisecond."""
 
 MEANT_ROOM = 0.5
 """Share of the facts and of the text that the goals which a query means get at most."""
@@ -78,12 +79,17 @@ def make_window(
     now = (supply.present or supply.scores).now
     counter = counter or TokenCounter()
     quote = _quote(tenant.episodes, request) if request.citations else None
-    room = Room(request, counter, cache(tenant.rules.templates), quote)
+    templates = cache(tenant.rules.templates)
+    room = Room(request, counter, templates, quote)
     predicates = admitted(request, partitions)
     clashes = stored_clashes(tenant, supply, predicates, budget)
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
-    quotations = Quotations(supply, tenant.engine, budget)
+
+    def is_line(scope: str | None) -> bool:
+        return request.format == NATURAL and (SAID, 3) not in templates(scope)
+
+    quotations = Quotations(supply, tenant, request.query, is_line, budget)
     selection = Selection(request, room, supply, judge.loses, quotations, budget)
     goals = GoalProofs(request, witness, room, selection, judge)
     if request.with_rules:
@@ -110,22 +116,25 @@ def make_window(
     violated = violations(reasoner, partitions, budget) if shows_violations else []
     room.keep = min(len(violated), MAX_SHOWN, request.max_facts // 10)
     if request.with_rules and request.goals:
-        room.take_rules(relevant_rules(tenant, partitions, goals.rules.values(), request.goals, ()))
+        used = relevant_rules(tenant, partitions, goals.rules.values(), request.goals, ())
+        room.take_rules((rule.text for rule in used), sets_of_rules(tenant, used))
     selection.fill()
     room.keep = 0
     for violation in about(violated, list(room.facts), now):
         if room.refusal([violation], None, VIOLATION) is None:
             selection.take_violation(violation)
     if request.with_rules and not request.goals:
-        room.take_rules(
-            relevant_rules(tenant, partitions, (), (), {fact.predicate for fact in room.facts})
-        )
+        predicates_shown = {fact.predicate for fact in room.facts}
+        about_facts = relevant_rules(tenant, partitions, (), (), predicates_shown)
+        room.take_rules((rule.text for rule in about_facts), sets_of_rules(tenant, about_facts))
     selection.give_back(room.shrink())
+    budget.yield_now()
     chosen = list(room.facts)
     _refresh(chosen, supply)
-    entries = tuple(_entries(room, request, supply))
+    entries = tuple(budget.paced(_entries(room, request, supply), ENTRIES_PER_YIELD))
     available = supply.available(predicates)
     text = room.draft.text()
+    rules_taken = frozenset(room.rules)
     window = Window(
         id=window_id(entries),
         entries=entries,
@@ -145,6 +154,7 @@ def make_window(
         sources=_sources(room, tenant.episodes) if request.citations else None,
         notes=tuple(room.notes),
         index_progress=None if is_whole else supply.indexed,
+        rule_sets=tuple(each for each in room.rule_sets if each.rule in rules_taken) or None,
     )
     return Made(window, [fact.ranked for fact in chosen if fact.ranked is not None])
 

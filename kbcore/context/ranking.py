@@ -21,6 +21,7 @@ from kbcore.context.request import AllBut, WindowRequest
 from kbcore.context.salience import Ranked, Scores
 from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.engine.backend import Attribute
+from kbplanner.pacing import in_parts, sorted_in_parts
 
 QUERY_SALIENCE_WEIGHT = 0.1
 """Default weight of salience relative to the match of a query, which is 1 for the best match."""
@@ -30,6 +31,9 @@ SHARE_DIGITS = 12
 
 CANDIDATE_BATCH = 64
 """Number of candidates that are created together."""
+
+MATCHES_PER_YIELD = 500
+"""Matches ranked between two calls of `yield_now`: about a millisecond."""
 
 PREDICATE_BATCH = 16
 """Facts per predicate that are ranked first if the number of facts per predicate is limited."""
@@ -153,7 +157,8 @@ class Supply:
                 if (where := (supplied.fact.stored, supplied.fact.row_id)) not in seen:
                     seen.add(where)
                     new.append(supplied)
-            yield from self.candidates(new)
+            for part in in_parts(new, self.scores.budget.yield_now, CANDIDATE_BATCH):
+                yield from self.candidates(part)
 
     def candidates(self, supplied: Sequence[Supplied]) -> list[RankedCandidate]:
         """Return candidates for facts, in the same order."""
@@ -229,13 +234,18 @@ class Supply:
             return []
         groups: dict[StoredRelation, array[int]] = {stored: array("I") for stored in relations}
         # Newest first, also in one millisecond: whether two writes share one is chance.
+        budget = self.scores.budget
         for stored, row_id in sorted(self.lexical, key=itemgetter(1), reverse=True):
             if stored in groups:
                 groups[stored].append(row_id)
         matches = [
             match
             for stored, ids in groups.items()
-            for match in self.placed(stored, ids)
+            for part in budget.slices(len(ids), MATCHES_PER_YIELD)
+            for match in self.placed(stored, ids[part.start : part.stop])
             if match.fact.score >= self.minimum
         ]
-        return sorted(self._salient_now(matches), key=lambda match: match.order)
+        budget.yield_now()
+        return sorted_in_parts(
+            self._salient_now(matches), budget.yield_now, lambda match: match.order
+        )

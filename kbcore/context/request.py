@@ -123,8 +123,7 @@ class WindowRequest:
     rules to the facts (None: when there are goals). `explain` requests why each entry was selected
     and what was cut. `citations` requests numbers of sources after the facts that have evidence,
     and with CITATIONS_TEXT also the sources, as footnotes. `times` is one of TIMES. With `said_in`,
-    only facts with evidence in these conversations match the query. Without
-    `with_conversation`, what was said around matches does not match.
+    only facts with evidence in these conversations match the query.
     """
 
     max_facts: int = MAX_FACTS
@@ -148,7 +147,6 @@ class WindowRequest:
     citations: bool | str = False
     times: str = DAY
     said_in: SaidIn | None = None
-    with_conversation: bool = True
 
     @property
     def admitted(self) -> Container[str]:

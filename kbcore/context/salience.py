@@ -55,7 +55,7 @@ class Scores:
     def __init__(self, tenant: Tenant, scorer: SalienceScorer, now: int, budget: Budget) -> None:
         self._tenant = tenant
         self._scorer = scorer
-        self._budget = budget
+        self.budget = budget
         self.now = now
         self.how: Salience | None = None
         weights = scorer.weights
@@ -70,7 +70,7 @@ class Scores:
         if self.how is not None:
             return stored.relation.salience(ids, self.how)
         scores = array("d")
-        for part in self._budget.slices(len(ids)):
+        for part in self.budget.slices(len(ids)):
             scores.extend(
                 self._scorer.score(fact, self.now)
                 for fact in _uses(stored, ids[part.start : part.stop])
@@ -158,7 +158,7 @@ class Scores:
             groups.setdefault(fact.stored, []).append(index)
         result: list[Row] = [{}] * len(ranked)
         for stored, places in groups.items():
-            for part in self._budget.slices(len(places)):
+            for part in self.budget.slices(len(places)):
                 chunk = places[part.start : part.stop]
                 ids = array("I", [ranked[index].row_id for index in chunk])
                 rows = stored.relation.rows(ids)
@@ -220,8 +220,8 @@ class Scores:
         """Yield score, creation time and id of each row by a custom formula; raises
         BudgetExceeded.
         """
-        for part in self._budget.slices(len(ids)):
-            self._budget.check_time()
+        for part in self.budget.slices(len(ids)):
+            self.budget.check_time()
             chunk = ids[part.start : part.stop]
             for fact, row_id in zip(_uses(stored, chunk), chunk, strict=True):
                 yield self._scorer.score(fact, self.now), fact.created_at, row_id

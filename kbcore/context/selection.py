@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from itertools import islice
 
-from kbcore.context.capacity import RankedCandidate, Room
+from kbcore.context.capacity import Excerpt, RankedCandidate, Room
 from kbcore.context.quotations import Quotations
 from kbcore.context.ranking import Supply, admitted
 from kbcore.context.request import WindowRequest
@@ -29,6 +29,9 @@ from kbtypes.windows import MATCH, Bucket, BucketStats
 RECENT_MS = 300_000
 """A fact told less than this long ago is recent."""
 
+FACTS_PER_YIELD = 50
+"""Facts added to a window between two calls of `yield_now`: a few milliseconds."""
+
 MAX_REFUSALS = 256
 """Facts in a row that are too long for the rest of `maxTokens`; shorter ones are not searched for
 after that.
@@ -36,6 +39,14 @@ after that.
 
 INSTRUCTION_SHARE = 0.25
 """Part of the facts and of the text of a window that standing instructions may take."""
+
+LONG_SHARE = 0.5
+"""Part of the text of a window above which a text is shortened rather than left out."""
+
+MAX_PARTS = 3
+"""Texts that are shortened for a window, or looked at for it: each takes some tenths of a
+millisecond.
+"""
 
 EXAMPLES = 20
 """Facts that did not fit which are named, of those that were looked at."""
@@ -102,6 +113,7 @@ class Selection:
         self._quotations = quotations
         self._now = (supply.present or supply.scores).now
         self._refused: set[tuple[object, str]] = set()
+        self._parts = 0
         self.shares = shares(request)
         self.savings = 0
         self.left_out: list[tuple[str, str]] = []
@@ -178,20 +190,20 @@ class Selection:
         ranked = self._supply.best(
             predicates, most + len(room.taken), full, only_matches=only_matches
         )
-        for looked, fact in enumerate(ranked):
-            if looked % 500 == 499:
-                self._budget.yield_now()
+        for fact in self._budget.paced(ranked, FACTS_PER_YIELD):
             summary = self._summaries.of(fact)
             if summary is not None and (predicates is None or summary.predicate in predicates):
                 fact = summary
             if fact.key in room.taken or self._loses(fact):
                 continue
-            if self._quotations.is_told(fact, room.taken):
+            if not self._quotations.shorten(fact, room.taken):
                 self._leave_out(fact, "replaced")
                 continue
             reason = "bucket" if share is not None else "query" if fact.relevance else "rank"
             role = OTHER if asks and not fact.relevance else MATCH
-            refusal = room.refusal([fact], None, role)
+            refusal = room.offer(fact, self._category(fact, share), reason, role)
+            if refusal == "maxTokens" and self._shorten(fact, role):
+                refusal = room.offer(fact, self._category(fact, share), reason, role)
             if refusal is not None:
                 self._leave_out(fact, refusal)
                 refused = refused + 1 if refusal == "maxTokens" else 0
@@ -201,11 +213,34 @@ class Selection:
             refused = 0
             if is_summary(fact.row["metadata"]):
                 self.savings += self._summaries.covered(fact)
-            room.take(fact, self._category(fact, share), reason, None, role)
             if share is not None:
                 share.included.append(fact)
             if room.left <= 0 or (share is not None and share.left <= 0):
                 return
+
+    def _shorten(self, fact: RankedCandidate, role: str) -> bool:
+        """Leave out of a text that no half of the window could hold what does not fit; return False
+        if nothing would be left that has a word of the query.
+        """
+        room = self._room
+        if role != MATCH or self._parts >= MAX_PARTS or not self._quotations.is_text(fact):
+            return False
+        if not room.is_long(fact, LONG_SHARE):
+            return False
+        self._parts += 1
+
+        def fits(excerpt: Excerpt) -> bool:
+            whole, fact.excerpt = fact.excerpt, excerpt
+            try:
+                return room.refusal([fact], None, role) is None
+            finally:
+                fact.excerpt = whole
+
+        part = self._quotations.part_of(fact, fits)
+        if part is None:
+            return False
+        fact.excerpt = part
+        return True
 
     def _loses(self, fact: RankedCandidate) -> bool:
         if not self._loses_clash(fact) or not self._request.auto_resolve:

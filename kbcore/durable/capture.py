@@ -1,20 +1,24 @@
 """The state of a node at one point of the log, captured without copying it at that point.
 
 `capture` only registers with each tenant. The state of a tenant (`TenantState`) is captured when
-the snapshot reaches the tenant, or before the first later change, whichever is earlier. Its
-relations are frozen then, which copies nothing yet, and metadata that change later are saved as
-they were. So no writer waits for a copy of everything.
+the snapshot reaches the tenant, or before the first later change, whichever is earlier; with
+durable changes that wait for readers, after the last of these. Its relations are frozen then, which
+copies nothing yet, and metadata that change later are saved as they were. So no writer waits for a
+copy of everything, and none of another tenant for readers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from kbcore.durable.commit import drain
 from kbcore.errors import KBError, SnapshotFailed
 from kbcore.state.catalog import Catalog
 from kbcore.state.keys import KeyRing, StoredKey
 from kbcore.state.partition import MetadataThen
+from kbcore.state.rule_sets import ItemKey, StoredRuleSet
 from kbcore.state.rulebook import ParsedRule
 from kbcore.state.subscriptions import StoredSubscription
 from kbcore.state.tenant import Tenant
@@ -59,26 +63,35 @@ class TenantState:
     relations: list[RelationState]
     episodes: list[Episode]
     purges: list[list[object]]
+    erased: Mapping[str, object] | None
     subscriptions: list[StoredSubscription]
+    rule_sets: list[StoredRuleSet]
+    by_hand: list[tuple[str | None, ItemKey]]
+    """Scope and key of the items of rule sets that were also stored by hand."""
 
 
 class TenantCapture:
-    """A tenant at the time this object was created.
+    """A tenant with the changes that were durable at the time this object was created.
 
-    The creator made sure that no writer was active.
+    The creator made sure that no change became durable at the same time.
     """
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self._noted: TenantState | KBError | None = None
         self._dropped = False
-        tenant.lock.before.append(self._note)
+        if tenant.backlog or tenant.lock.written:
+            tenant.backlog.append(self._note)
+        else:
+            tenant.lock.before.append(self._note)
 
     def state(self) -> TenantState:
         """Return the captured state.
 
         Raise the error that prevented the capture, such as BudgetExceeded.
         """
+        if self._noted is None and self._note in self._tenant.backlog:
+            drain(self._tenant)
         if self._noted is None:
             with self._tenant.lock.read():  # no writer is active, which would capture the state
                 if self._withdraw():
@@ -90,6 +103,7 @@ class TenantCapture:
     def _note(self) -> None:
         # This may run in a writer, which must not fail because of it.
         try:
+            _check_complete(self._tenant)
             self._tenant.accesses.settle()
             self._noted = _state(self._tenant)
         except KBError as error:
@@ -109,11 +123,11 @@ class TenantCapture:
 
     def _withdraw(self) -> bool:
         """Unregister from the tenant; return False if a writer has already run the capture."""
-        try:
-            self._tenant.lock.before.remove(self._note)
-        except ValueError:
-            return False
-        return True
+        for waiting in self._tenant.lock.before, self._tenant.backlog:
+            with suppress(ValueError):
+                waiting.remove(self._note)
+                return True
+        return False
 
     def _give_back(self) -> None:
         noted, self._noted = self._noted, None
@@ -138,7 +152,7 @@ class Capture:
 
 
 def capture(catalog: Catalog) -> Capture:
-    """Begin to capture the state of a node; the caller makes sure that no writer is active.
+    """Begin to capture the state of a node; the caller makes sure that no change becomes durable.
 
     Raises SnapshotFailed if a tenant lacks a durable change: only the log has that change.
     """
@@ -151,10 +165,7 @@ def capture_tenants(catalog: Catalog, tenants: Iterable[Tenant], *, keys: bool =
     """
     tenants = list(tenants)
     for tenant in tenants:
-        if tenant.failed is not None:
-            raise SnapshotFailed(
-                f"{tenant.database}/{tenant.name} must be recovered first: {tenant.failed}"
-            )
+        _check_complete(tenant)
     databases: list[dict[str, object]] = []
     for database in catalog.databases():
         databases.append({"name": database.name, "createdAt": database.created_at})
@@ -170,6 +181,14 @@ def capture_tenants(catalog: Catalog, tenants: Iterable[Tenant], *, keys: bool =
         catalog.deleted,
         catalog.drops,
     )
+
+
+def _check_complete(tenant: Tenant) -> None:
+    """Raise SnapshotFailed if a tenant lacks a durable change."""
+    if tenant.failed is not None:
+        raise SnapshotFailed(
+            f"{tenant.database}/{tenant.name} must be recovered first: {tenant.failed}"
+        )
 
 
 def _state(tenant: Tenant) -> TenantState:
@@ -196,5 +215,8 @@ def _state(tenant: Tenant) -> TenantState:
         relations,
         list(tenant.episodes),
         tenant.purges.to_json(),
+        tenant.erased.to_json() if tenant.erased else None,
         list(tenant.subscriptions),
+        tenant.rule_sets.all(),
+        tenant.rule_sets.by_hand(),
     )

@@ -40,6 +40,7 @@ from kbcore.events.feed import CommitFeed, Committed
 from kbcore.plug.ports import KeepsReserve, LogRecord, LogStore
 from kbcore.scheduling import Scheduling
 from kbcore.state.apply import apply
+from kbcore.state.argument_types import check_arguments
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, Delta, WriteSet
 from kbcore.state.tenant import Tenant
@@ -57,7 +58,9 @@ _log = logging.getLogger("kbcore.commit")
 class _Pending:
     """A change set on its way to the log.
 
-    `woken` is set when the change set is durable or refused, or when its writer becomes the leader.
+    `woken` is set when the change set is durable or refused, when its writer becomes the leader, or
+    with `behind`: a tenant that readers hold, whose changes the writer has to apply before its
+    check.
     """
 
     changes: ChangeSet
@@ -65,6 +68,7 @@ class _Pending:
     woken: threading.Event = field(default_factory=threading.Event)
     lead: bool = False
     tenant: Tenant | None = None
+    behind: Tenant | None = None
     at: int = 0
     seq: int = 0
     logged_at: float = 0.0
@@ -133,9 +137,11 @@ class Committer:
         self._queue: deque[_Pending] = deque()
         self._queued_bytes = 0
         self._leading = False
+        self._behind = 0
+        """Number of writers that apply the changes of their tenant before they are queued again."""
         self._closed: KBError | None = None
         self._placing = threading.Lock()
-        """Held while confirmed change sets are placed, and by `exclusively`; taken before
+        """Held while confirmed change sets are placed, and by `between_batches`; taken before
         `_mutex`.
         """
         self._unconfirmed: list[_Pending] = []
@@ -179,7 +185,9 @@ class Committer:
             self._leading = True
         # Until it is durable or refused.
         while pending.tenant is None and pending.delta is None and pending.error is None:
-            if pending.lead:
+            if pending.behind is not None:
+                self._catch_up(pending, pending.behind)
+            elif pending.lead:
                 pending.lead = False
                 if (batch := self._take()) is None:
                     continue
@@ -194,7 +202,23 @@ class Committer:
 
     def exclusively(self, action: Callable[[int], T]) -> T:
         """Run `action(sequence number)` between two batches, with everything up to that number
-        applied and no other writer active.
+        applied and no other writer active. All writers wait for the readers of tenants with changes
+        that are not applied yet.
+        """
+
+        def with_all_applied(seq: int) -> T:
+            for tenant in self.catalog.tenants():
+                if (
+                    tenant.backlog or tenant.lock.written
+                ):  # no new write can start, so all other tenants are up to date
+                    drain(tenant)
+            return action(seq)
+
+        return self.between_batches(with_all_applied)
+
+    def between_batches(self, action: Callable[[int], T]) -> T:
+        """Run `action(sequence number)` between two batches: everything up to that number is
+        applied, or in the backlog of its tenant. It must not wait for readers.
         """
         gate = _Pending(ChangeSet("", "", ()), b"")
         with self._mutex:
@@ -209,11 +233,6 @@ class Committer:
                     self._queue.remove(gate)
         try:
             with self._placing:
-                for tenant in self.catalog.tenants():
-                    if (
-                        tenant.backlog or tenant.lock.written
-                    ):  # no new write can start, so all other tenants are up to date
-                        drain(tenant)
                 return action(self.visible)
         finally:
             self._hand_on()
@@ -232,7 +251,7 @@ class Committer:
     @property
     def is_idle(self) -> bool:
         """True if no change set is in the queue, being written, or waits for `confirm`."""
-        return not (self._leading or self._unconfirmed)
+        return not (self._leading or self._unconfirmed or self._behind)
 
     @property
     def _is_waiting(self) -> bool:
@@ -422,8 +441,8 @@ class Committer:
         """Remove and return the next batch.
 
         No check in the batch depends on an earlier change set in it or on an unconfirmed one, and a
-        change of the catalog ends the batch. Returns None, and gives the lead up until the next
-        confirmation, if the first writer depends on an unconfirmed change set.
+        change of the catalog or of declared inputs ends the batch. Returns None, and gives the lead
+        up until the next confirmation, if the first writer depends on an unconfirmed change set.
         """
         batch: list[_Pending] = []
         written: _BatchWrites | None = None
@@ -444,12 +463,25 @@ class Committer:
                             self._stalled = True
                             return None
                         break
+                if self._is_waiting and self._declares_before(following.changes):
+                    if not batch:
+                        self._stalled = True
+                        return None
+                    break
                 batch.append(self._queue.popleft())
                 size += len(following.payload)
-                if following.changes.of_catalog:
+                if following.changes.of_catalog or following.changes.declares_inputs:
                     break
             self._queued_bytes -= size
         return batch
+
+    def _declares_before(self, changes: ChangeSet) -> bool:
+        """Return True if an unconfirmed change set declares inputs of the same tenant."""
+        return any(
+            earlier.declares_inputs
+            and (earlier.database, earlier.tenant) == (changes.database, changes.tenant)
+            for earlier in (pending.changes for pending in self._unconfirmed)
+        )
 
     def _hand_on(self) -> None:
         """Make the first waiting writer the leader, or leave the lead free."""
@@ -505,6 +537,8 @@ class Committer:
             pending.changes.database, pending.changes.tenant, pending.at
         )
         tenant.backlog.append(_application(pending, tenant, self.feed, self._yield_now))
+        if pending.changes.declares_inputs:
+            tenant.has_new_inputs = True
         pending.tenant = tenant
 
     def _change_catalog(self, pending: _Pending) -> None:
@@ -573,15 +607,51 @@ class Committer:
             tenant = None
             if not pending.changes.of_catalog:
                 tenant = self.catalog.tenant(pending.changes.database, pending.changes.tenant)
+            if tenant is not None and _is_behind(tenant, pending.changes):
+                # The leader waits for no reader: the writers of all other tenants would wait too.
+                if not tenant.lock.acquire_unless_read():
+                    self._put_behind(pending, tenant)
+                    return False
+                try:
+                    _apply_backlog(tenant)
+                finally:
+                    tenant.lock.release()
             if pending.changes.check is not None:
-                if tenant is not None:
-                    drain(tenant)
                 pending.changes.check()
+            if tenant is not None:
+                self._check_arguments(tenant, pending.changes)
         except Exception as error:  # noqa: BLE001 - nothing was written, so the error is for this writer only
             pending.error = error
             pending.woken.set()
             return False
         return True
+
+    def _put_behind(self, pending: _Pending, tenant: Tenant) -> None:
+        """Have a writer apply the changes of its tenant, and queue its own again."""
+        with self._mutex:
+            self._behind += 1
+        pending.behind = tenant
+        pending.woken.set()
+
+    def _catch_up(self, pending: _Pending, tenant: Tenant) -> None:
+        try:
+            drain(tenant)
+        except BaseException:
+            with self._mutex:
+                self._behind -= 1
+            raise
+        pending.behind = None
+        with self._mutex:
+            self._behind -= 1
+            self._queue.appendleft(pending)
+            self._queued_bytes += len(pending.payload)
+            pending.lead = not self._leading
+            self._leading = True
+
+    def _check_arguments(self, tenant: Tenant, changes: ChangeSet) -> None:
+        """Check the types of arguments again if inputs were declared since the writer did."""
+        if changes.checked_inputs != tenant.inputs_state:
+            check_arguments(tenant, changes.changes, self.clock.now_ms(), changes.yield_now)
 
     def _is_no_op(self, pending: _Pending, written: Sequence[_Pending]) -> bool:
         """Return True if a change set stores nothing and its tenant does not exist, not even after
@@ -695,5 +765,17 @@ def _committed(pending: _Pending, delta: Delta) -> Committed:
 def drain(tenant: Tenant) -> None:
     """Apply the durable changes of a tenant, in log order."""
     with tenant.lock.write():
-        while tenant.backlog:
-            tenant.backlog.popleft()()
+        _apply_backlog(tenant)
+
+
+def _apply_backlog(tenant: Tenant) -> None:
+    while tenant.backlog:
+        tenant.backlog.popleft()()
+    tenant.has_new_inputs = False
+
+
+def _is_behind(tenant: Tenant, changes: ChangeSet) -> bool:
+    """Return True if a check of changes has to see durable changes that are not applied yet."""
+    if tenant.has_new_inputs:
+        return True
+    return changes.check is not None and (bool(tenant.backlog) or tenant.lock.written)

@@ -32,9 +32,11 @@ from kbcore.plug.ports import LogStore
 from kbcore.reason.budget import Budget
 from kbcore.state.catalog import Catalog
 from kbcore.state.tenant import Tenant
-from kbcore.timestamps import iso_text
+from kbcore.timestamps import time_text
 
 FIELD = "knownAt"
+
+NO_HISTORY = "this storage keeps no history"
 
 MAX_STATES = 16
 """Number of earlier states that are kept at most; memory usually limits them before."""
@@ -236,7 +238,7 @@ class KnownStates:
         timeline = self._timeline(store, visible, budget)
         end = timeline.end(owner)
         if (snapshot := oldest_base(store)) is None:
-            raise InvalidInput.at(FIELD, "is not available: this storage keeps no history")
+            raise InvalidInput(NO_HISTORY)
         if snapshot >= timeline.first:
             at = timeline.time_of(store, snapshot)
         elif snapshot == 0:
@@ -280,11 +282,13 @@ class KnownStates:
     def _state(
         self, store: LogStore, visible: int, owner: Owner, instant: int, budget: Budget
     ) -> Tenant:
+        if oldest_base(store) is None:
+            raise InvalidInput.at(FIELD, f"is not available: {NO_HISTORY}")
         start = self.start(store, visible, owner, budget)
         moment = self._timeline(store, visible, budget).last_until(store, instant)
         if instant < start.at or moment.seq < start.seq:
             raise InvalidInput(
-                f"{FIELD}: is before {iso_text(start.at)}, the oldest instant available",
+                f"{FIELD}: is before {time_text(start.at)}, the oldest instant available",
                 {"fields": {FIELD: ["is before the oldest instant available"]}, "oldest": start.at},
             )
         with self._mutex:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from kbcore.state.changes import (
     ChangeSet,
     Decision,
     Declare,
+    DeployRuleSet,
     DropScope,
     EndedFact,
     EndFacts,
@@ -57,7 +59,15 @@ from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
-from kbcore.state.rulebook import ParsedRule, stored_rule
+from kbcore.state.rule_sets import (
+    ItemKey,
+    SetItems,
+    SetVersion,
+    StoredRuleSet,
+    VersionNote,
+    item_key,
+)
+from kbcore.state.rulebook import ParsedDeclaration, ParsedRule, stored_declaration, stored_rule
 from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbplanner.ir.operators import FUNCTION_LIST
 from kbplanner.ir.terms import Rule, Variable
@@ -69,12 +79,13 @@ from kbplanner.syntax.scanner import with_quotes
 CHANGES = 1
 """Record type of a change set."""
 
-VERSION = 10
+VERSION = 12
 """Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
 keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`,
 `unsubscribe`, `delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored
-ones, 9 `late` facts and agents of episodes, 10 inputs among the `phrases`.
+ones, 9 `late` facts and agents of episodes, 10 inputs among the `phrases`, 11 `deploy`,
+12 the times from which a fact was stated `again`.
 """
 
 
@@ -107,7 +118,8 @@ def encode_changes(changes: ChangeSet) -> bytes:
     if (ordinary := _ordinary_fact(changes)) is not None:
         parts.append(orjson.dumps({"op": "assert", "facts": (ordinary,)}))
     else:
-        for number, change in enumerate(changes.changes):
+        listed = paced(changes.changes, changes.yield_now, OBJECTS_PER_YIELD)
+        for number, change in enumerate(listed):
             parts.append(b"," if number else b"")
             op = _OPS[type(change)]
             parts += _CODECS[op].write(change, changes.yield_now, {"op": op})
@@ -345,6 +357,7 @@ _FACT = ObjectCodec(
     _optional("m", "metadata", _METADATA),
     _optional("e", "evidence", _EVIDENCE),
     _optional("late", "late", _ABSENT_IF_FALSE),
+    _optional("again", "restated", Codec(lambda times: times or None, tuple)),
 )
 
 _ROWS = ListCodec(
@@ -462,6 +475,90 @@ def decode_rule(body: dict[str, Any]) -> ParsedRule:
     return stored_rule(Rule(rule.head, rule.body, body.get("name"), body.get("c"), body.get("s")))
 
 
+def _parsed_declaration(text: str) -> ParsedDeclaration:
+    return stored_declaration(parse_declaration(text))
+
+
+def _declaration_text(declared: ParsedDeclaration) -> str:
+    return print_declaration(declared.declaration)
+
+
+_SET_MEMBERS = (
+    RecordMember("rules", "rules", ListCodec(Codec(encode_rule, decode_rule))),
+    RecordMember(
+        "phrases", "declarations", ListCodec(Codec(_declaration_text, _parsed_declaration))
+    ),
+    RecordMember("facts", "facts", ListCodec(_FACT)),
+)
+_SET_ITEMS = ObjectCodec(SetItems, *_SET_MEMBERS)
+_SET_ITEMS_MEMBER = Codec(_SET_ITEMS.encode, _SET_ITEMS.decode)
+
+_VERSION_NOTE = ObjectCodec(
+    VersionNote,
+    RecordMember("sha256", "digest"),
+    _optional("says", "message"),
+    _optional("revision", "revision"),
+    _optional("by", "key"),
+    _optional("back", "rolled_back_to"),
+)
+_VERSION_NOTE_MEMBER = Codec(_VERSION_NOTE.encode, _VERSION_NOTE.decode)
+
+_VERSION = ObjectCodec(
+    SetVersion,
+    RecordMember("v", "number"),
+    RecordMember("at", "at"),
+    RecordMember("note", "note", _VERSION_NOTE_MEMBER),
+    RecordMember("add", "added", _SET_ITEMS_MEMBER),
+    RecordMember("drop", "removed", _SET_ITEMS_MEMBER),
+)
+_NO_ITEMS = SetItems()
+
+
+def _decode_key(body: Sequence[Any]) -> ItemKey:
+    if len(body) == 2:  # of a rule or declaration; a fact has kind, predicate, arguments and sign
+        return body[0], body[1]
+    return body[0], body[1], tuple(body[2]), body[3]
+
+
+ITEM_KEYS = ListCodec(Codec(list, _decode_key))
+"""The codec of identities of items of rule sets."""
+
+
+def encode_item_keys(keys: Sequence[ItemKey], yield_now: YieldNow) -> orjson.Fragment:
+    """Return identities of items of rule sets as a JSON array, for snapshots."""
+    return orjson.Fragment(b"".join(ITEM_KEYS.write(keys, yield_now)))
+
+
+def encode_rule_set(rule_set: StoredRuleSet, yield_now: YieldNow) -> dict[str, Any]:
+    """Return a rule set with its kept versions as a JSON object, for snapshots."""
+
+    def written(items: SetItems) -> orjson.Fragment:
+        return orjson.Fragment(b"".join(_SET_ITEMS.write(items, yield_now)))
+
+    versions = [
+        {
+            **_VERSION.encode(replace(each, added=_NO_ITEMS, removed=_NO_ITEMS)),
+            "add": written(each.added),
+            "drop": written(each.removed),
+        }
+        for each in rule_set.versions
+    ]
+    return {
+        "name": rule_set.name,
+        "s": rule_set.scope,
+        "items": written(SetItems.of(rule_set.items.values(), yield_now)),
+        "versions": versions,
+        "whole": rule_set.is_whole,
+    }
+
+
+def decode_rule_set(body: dict[str, Any]) -> StoredRuleSet:
+    """Return the rule set that `encode_rule_set` wrote."""
+    items = {item_key(item): item for item in _SET_ITEMS.decode(body["items"])}
+    versions = tuple(map(_VERSION.decode, body["versions"]))
+    return StoredRuleSet(body["s"], body["name"], items, versions, body["whole"])
+
+
 def _encode_decision(item: tuple[str, tuple[str, ...], Decision]) -> dict[str, Any]:
     predicate, args, decision = item
     body: dict[str, Any] = {"p": predicate, "a": args, "keep": decision.keep.value}
@@ -503,6 +600,15 @@ _CODECS = {
         RetractPattern, RecordMember("a", "pattern", ListCodec(_TERM)), *_TARGET
     ),
     "forgetRule": ObjectCodec(RetractRule, RecordMember("id", "id"), _SCOPE),
+    "deploy": ObjectCodec(
+        DeployRuleSet,
+        RecordMember("name", "name"),
+        _SCOPE,
+        RecordMember("v", "version"),
+        RecordMember("note", "note", _VERSION_NOTE_MEMBER),
+        *_SET_MEMBERS,
+        RecordMember("gone", "dropped", ITEM_KEYS),
+    ),
     "evict": ObjectCodec(
         EvictFacts,
         RecordMember("reason", "reason", _enum(EvictReason)),

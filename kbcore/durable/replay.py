@@ -7,6 +7,7 @@ change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +16,20 @@ from kbcore.plug.ports import LogRecord
 from kbcore.state.apply import apply, replay_rows
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, Delta
+from kbcore.state.facts import FactRows
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.schema import RelationSchema
 
 MAX_ROWS = 50_000
 """Largest number of collected facts: about ten megabytes."""
+
+
+_Relation = tuple[str | None, str, int, bool]
+"""Scope, predicate, arity and sign of the facts of a relation."""
+
+
+def _relation(rows: FactRows) -> _Relation:
+    return rows.scope, rows.predicate, rows.arity, rows.positive
 
 
 def replayed(
@@ -48,7 +58,7 @@ class _ReplayedTenant:
     """
 
     tenant: Tenant
-    batches: dict[tuple[str | None, str, int, bool], _Batch] = field(default_factory=dict)
+    batches: dict[_Relation, _Batch] = field(default_factory=dict)
     records: int = 0
     at: int = 0
     seq: int = 0
@@ -69,7 +79,7 @@ class Replay:
         """
         body = read_body(record.type, record.version, record.payload)
         rows = plain_rows(body)
-        if rows is None:
+        if rows is None or self._has_opposites(body, rows):
             self.finish()
             return self._alone(body, record.seq)
         at: int = body["at"]
@@ -79,9 +89,7 @@ class Replay:
             tenant = self._catalog.need_tenant(*key, at)
             waiting = self._waiting[key] = _ReplayedTenant(tenant)
         for group in rows:
-            batch = waiting.batches.setdefault(
-                (group.scope, group.predicate, group.arity, group.positive), _Batch()
-            )
+            batch = waiting.batches.setdefault(_relation(group), _Batch())
             batch.args += group.args
             batch.times += [at] * len(group)
             self._rows += len(group)
@@ -93,6 +101,18 @@ class Replay:
         if self._rows >= MAX_ROWS:
             self.finish()
         return at
+
+    def _has_opposites(self, body: dict[str, Any], rows: Sequence[FactRows]) -> bool:
+        """Return True if rows have opposites among themselves or the collected ones: the order of
+        their assertions counts.
+        """
+        waiting = self._waiting.get((body["db"], body["tenant"]))
+        known = {_relation(each) for each in rows}
+        return any(
+            opposite in known or (waiting is not None and opposite in waiting.batches)
+            for scope, predicate, arity, positive in known
+            for opposite in [(scope, predicate, arity, not positive)]
+        )
 
     def _alone(self, body: dict[str, Any], seq: int) -> int:
         at, changes = read_changes(body)

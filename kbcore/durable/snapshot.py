@@ -18,9 +18,19 @@ from typing import Any
 import orjson
 
 from kbcore.durable.capture import Capture, RelationState, TenantState
-from kbcore.durable.records import KEY_CODEC, SUBSCRIPTION_CODEC, decode_rule, encode_rule
+from kbcore.durable.records import (
+    ITEM_KEYS,
+    KEY_CODEC,
+    SUBSCRIPTION_CODEC,
+    decode_rule,
+    decode_rule_set,
+    encode_item_keys,
+    encode_rule,
+    encode_rule_set,
+)
 from kbcore.state.catalog import Catalog
 from kbcore.state.partition import RowKey
+from kbcore.state.rule_sets import ItemKey
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
 from kbplanner.ir.schema import RelationSchema
@@ -118,7 +128,7 @@ def _head(state: TenantState, yield_now: Callable[[], None]) -> bytes:
         rules.append(encode_rule(rule))
         if number % RULE_BATCH == 0:
             yield_now()
-    head = {
+    head: dict[str, Any] = {
         "kind": "tenant",
         "db": state.database,
         "tenant": state.name,
@@ -134,8 +144,21 @@ def _head(state: TenantState, yield_now: Callable[[], None]) -> bytes:
     }
     if state.purges:
         head["purges"] = state.purges
+    if state.erased:
+        head["erased"] = state.erased
     if state.subscriptions:
         head["goals"] = [SUBSCRIPTION_CODEC.encode(each) for each in state.subscriptions]
+    if state.rule_sets:
+        by_hand: dict[str | None, list[ItemKey]] = {}
+        for scope, key in state.by_hand:
+            by_hand.setdefault(scope, []).append(key)
+        head["byHand"] = [
+            [scope, encode_item_keys(keys, yield_now)] for scope, keys in by_hand.items()
+        ]
+        head["ruleSets"] = []
+        for rule_set in state.rule_sets:
+            head["ruleSets"].append(encode_rule_set(rule_set, yield_now))
+            yield_now()
     return orjson.dumps(head)
 
 
@@ -207,31 +230,38 @@ def _facts(
         "count": len(ids),
         "args": engine.texts_once(rows),
     }
-    columns = {attribute: list(relation.then.attributes(attribute, ids)) for attribute in used}
-    for attribute, values in columns.items():
-        if attribute is Attribute.CONFIDENCE:
-            known = [None if math.isnan(value) else value for value in values]
-            if known.count(None) < len(known):
-                chunk[attribute.name] = known
-        elif attribute not in _USUAL or values.count(_USUAL[attribute]) < len(values):
-            chunk[attribute.name] = values
+    chunk.update(_unusual_columns(relation, used, ids))
     if relation.metadata is not None:
         keys = (tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids)))
         metadata_by_row = enumerate(map(relation.metadata.get, keys))
         chunk["metadata"] = {str(i): metadata for i, metadata in metadata_by_row if metadata}
-    columns_with_windows = [
-        chunk[attribute.name] for attribute in _LIMITING if attribute.name in chunk
-    ]
     if Attribute.TTL.name in chunk:
         chunk["endsIncludeTtl"] = True
-    if columns_with_windows:
-        usual = [_USUAL[attribute] for attribute in _LIMITING if attribute.name in chunk]
-        chunk["limited"] = [
-            i
-            for i, values in enumerate(zip(*columns_with_windows, strict=True))
-            if list(values) != usual
-        ]
+    limits = {each: chunk[each.name] for each in _LIMITING if each.name in chunk}
+    if limits:
+        chunk["limited"] = _limited_rows(limits)
     return orjson.dumps(chunk)
+
+
+def _unusual_columns(
+    relation: RelationState, used: Sequence[Attribute], ids: array[int]
+) -> Iterator[tuple[str, Sequence[float | None]]]:
+    """Yield the name and cells of each attribute in `used` that has an unusual value in a row."""
+    for attribute in used:
+        values = list(relation.then.attributes(attribute, ids))
+        if attribute is Attribute.CONFIDENCE:
+            known = [None if math.isnan(value) else value for value in values]
+            if known.count(None) < len(known):
+                yield attribute.name, known
+        elif attribute not in _USUAL or values.count(_USUAL[attribute]) < len(values):
+            yield attribute.name, values
+
+
+def _limited_rows(columns: Mapping[Attribute, Sequence[float]]) -> list[int]:
+    """Return the numbers of the rows with an unusual value in one of the validity columns."""
+    usual = [_USUAL[attribute] for attribute in columns]
+    rows = enumerate(zip(*columns.values(), strict=True))
+    return [index for index, values in rows if list(values) != usual]
 
 
 class Restorer:
@@ -256,54 +286,75 @@ class Restorer:
     def feed(self, chunk: bytes) -> None:
         """Restore the next chunk."""
         body = orjson.loads(chunk)
-        if self._only is not None:
-            if body["kind"] == "databases":
-                return
-            if body["kind"] == "tenant":
-                self._skips = (body["db"], body["tenant"]) != self._only
-                self._catalog.need_database(self._only[0], 0)
-            if self._skips:
-                return
-        if body["kind"] == "databases":
-            for database in body["databases"]:
-                known = self._catalog.need_database(database["name"], database["createdAt"])
-                known.emptied_at = database.get("emptiedAt", 0)
-            to_erase = body.get("erase", {})
-            self._catalog.purged = to_erase.get("purged", 0)
-            self._catalog.deleted = to_erase.get("deleted", 0)
-            for name, created_at in body.get("drops", {}).items():
-                self._catalog.record_drop(name, created_at)
-            keys = body.get("keys")
-            if keys and keys["used"]:  # older snapshots have no keys
-                self._catalog.keys.change((KEY_CODEC.decode(key) for key in keys["known"]), ())
-        elif body["kind"] == "tenant":
-            self._tenant = self._catalog.need_tenant(body["db"], body["tenant"], body["createdAt"])
-            self._tenant.generation = body["generation"]
-            self._tenant.seq = body.get("seq", 0)
-            now: int = body["now"]
-            self._tenant.advance(now if self._until is None else min(now, self._until))
-            self.last = max(self.last, body["now"])
-            for scope in body.get("scopes", ()):
-                self._tenant.need_partition(scope)
-            for rule in body["rules"]:
-                self._tenant.rules.add(decode_rule(rule))
-            for declared in body.get("phrases", ()):  # older snapshots have none
-                self._tenant.rules.declare(parse_declaration(declared))
-            self._tenant.committed.restore(body.get("transactions", {}).items())
-            self._tenant.answered.restore(body.get("answered", ()))
-            self._tenant.purges.restore(body.get("purges", ()))
-            self._tenant.subscriptions.restore(
-                map(SUBSCRIPTION_CODEC.decode, body.get("goals", ()))
-            )
+        kind = body["kind"]
+        if self._only is not None and self._is_left_out(body, self._only):
+            return
+        if kind == "databases":
+            self._restore_databases(body)
+        elif kind == "tenant":
+            self._restore_tenant(body)
         elif self._tenant is None:
             raise ValueError("a snapshot has facts before their tenant")
-        elif body["kind"] == "episodes":
+        elif kind == "episodes":
             for episode in body["episodes"]:
                 self._tenant.episodes.add(_episode(*episode))
         else:
             if self._until is not None:
                 body = {key: value for key, value in body.items() if key not in _ACCESSED}
             _restore(self._tenant, body)
+
+    def _is_left_out(self, body: Mapping[str, Any], only: tuple[str, str]) -> bool:
+        """Return True for a chunk of other tenants than `only`, or of the databases.
+
+        The first chunk of a tenant decides for those that follow.
+        """
+        if body["kind"] == "databases":
+            return True
+        if body["kind"] == "tenant":
+            self._skips = (body["db"], body["tenant"]) != only
+            self._catalog.need_database(only[0], 0)
+        return self._skips
+
+    def _restore_databases(self, body: Mapping[str, Any]) -> None:
+        for database in body["databases"]:
+            known = self._catalog.need_database(database["name"], database["createdAt"])
+            known.emptied_at = database.get("emptiedAt", 0)
+        to_erase = body.get("erase", {})
+        self._catalog.purged = to_erase.get("purged", 0)
+        self._catalog.deleted = to_erase.get("deleted", 0)
+        for name, created_at in body.get("drops", {}).items():
+            self._catalog.record_drop(name, created_at)
+        keys = body.get("keys")
+        if keys and keys["used"]:  # older snapshots have no keys
+            self._catalog.keys.change((KEY_CODEC.decode(key) for key in keys["known"]), ())
+
+    def _restore_tenant(self, body: Mapping[str, Any]) -> None:
+        """Restore a tenant without its episodes and facts; their chunks follow."""
+        tenant = self._catalog.need_tenant(body["db"], body["tenant"], body["createdAt"])
+        self._tenant = tenant
+        tenant.generation = body["generation"]
+        tenant.seq = body.get("seq", 0)
+        now: int = body["now"]
+        tenant.advance(now if self._until is None else min(now, self._until))
+        self.last = max(self.last, now)
+        for scope in body.get("scopes", ()):
+            tenant.need_partition(scope)
+        for rule in body["rules"]:
+            tenant.rules.add(decode_rule(rule))
+        for declared in body.get("phrases", ()):  # older snapshots have none
+            tenant.rules.declare(parse_declaration(declared))
+        tenant.committed.restore(body.get("transactions", {}).items())
+        tenant.answered.restore(body.get("answered", ()))
+        tenant.purges.restore(body.get("purges", ()))
+        if "erased" in body:
+            tenant.erased.restore(body["erased"])
+        tenant.subscriptions.restore(map(SUBSCRIPTION_CODEC.decode, body.get("goals", ())))
+        by_hand = {scope: ITEM_KEYS.decode(keys) for scope, keys in body.get("byHand", ())}
+        for each in body.get("ruleSets", ()):
+            rule_set = decode_rule_set(each)
+            keys = by_hand.get(rule_set.scope, ())
+            own = [key for key in keys if key in rule_set.items]
+            tenant.rule_sets.put(rule_set, own)
 
 
 def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:

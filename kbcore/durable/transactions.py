@@ -19,7 +19,6 @@ from enum import Enum
 from kbcore.clock import Clock
 from kbcore.config.settings import Config
 from kbcore.errors import Conflict, RateLimited, UnknownTransaction
-from kbcore.state.apply import apply_changes
 from kbcore.state.changes import (
     EPISODES,
     AddEpisodes,
@@ -32,8 +31,8 @@ from kbcore.state.changes import (
 )
 from kbcore.state.facts import Row
 from kbcore.state.idempotency import COMMITTED_KEPT_IDS, COMMITTED_KEPT_MS
-from kbcore.state.intervals import earlier_of, with_earlier
-from kbcore.state.overlay import Overlay, ReadSet, scope_names, versions
+from kbcore.state.intervals import earlier_of, restated_of, with_earlier, with_restated
+from kbcore.state.overlay import Overlay, ReadSet, apply_to_overlay, scope_names, versions
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
@@ -121,30 +120,40 @@ class Transaction:
 
         The caller holds the tenant's lock.
         """
-        changed: list[dict[str, object]] = []
+        changed = [*self._changed_reads(tenant, now), *self._changed_writes(tenant)]
+        if changed:
+            raise self.conflict(changed, "what the transaction read or wrote has changed since")
+
+    def _changed_reads(self, tenant: Tenant, now: int) -> Iterator[dict[str, object]]:
+        """Yield what was read and has changed, as entries of the conflict."""
         reads = self.reads
         if reads.rules is not None and reads.rules != tenant.rules.version:
-            changed.append({"rules": True})
+            yield {"rules": True}
         if self.overlay is not None and (reads.aged or self.overlay.due(now)):
-            changed.append({"time": True})
+            yield {"time": True}
         if reads.scopes is not None and reads.scopes != scope_names(tenant):
-            changed.append({"scopes": True})
+            yield {"scopes": True}
         if reads.episodes is not None and reads.episodes != tenant.episodes.version:
-            changed.append({"episodes": True})
-        stored = (id for id in sorted(reads.missing_episodes) if id in tenant.episodes)
-        changed.extend({"episode": id} for id in stored)
+            yield {"episodes": True}
+        for id in sorted(reads.missing_episodes):
+            if id in tenant.episodes:
+                yield {"episode": id}
         for name, known in reads.relations.items():
             if versions(tenant.partition(name[0]), name) != known:
-                changed.append({"predicate": name[1], "arity": name[2], "scope": name[0]})
+                yield {"predicate": name[1], "arity": name[2], "scope": name[0]}
+
+    def _changed_writes(self, tenant: Tenant) -> Iterator[dict[str, object]]:
+        """Yield the facts and episodes to be written that have changed, as entries of the
+        conflict.
+        """
         removed = (name for name in self.needed if stored_row(tenant, name) is None)
         modified = (name for name, known in self.facts.items() if stored_row(tenant, name) != known)
         for scope, predicate, args, positive in (*removed, *modified):
-            changed.append({"fact": print_atom(Atom(predicate, args, positive)), "scope": scope})
+            yield {"fact": print_atom(Atom(predicate, args, positive)), "scope": scope}
         if tenant.purges.last_seq() != self.purges_seen:  # it may write what was purged
-            changed.append({"purge": True})
-        changed.extend({"episode": id} for id in self._taken_episodes(tenant))
-        if changed:
-            raise self.conflict(changed, "what the transaction read or wrote has changed since")
+            yield {"purge": True}
+        for id in self._taken_episodes(tenant):
+            yield {"episode": id}
 
     def _taken_episodes(self, tenant: Tenant) -> Iterator[str]:
         """Yield the ids of staged episodes that now belong to episodes with other content."""
@@ -195,26 +204,11 @@ def play(overlay: Overlay, changes: Sequence[Change], now: int, yield_now: Yield
         return apply_to_overlay(overlay, changes, now, yield_now)
 
 
-def apply_to_overlay(
-    overlay: Overlay, changes: Sequence[Change], now: int, yield_now: YieldNow
-) -> Delta:
-    """Apply changes to an overlay; the caller holds its lock, or is its only user and holds the
-    read lock of its base. `yield_now` is called about once a millisecond; if it raises, the overlay
-    must not be used any more.
-    """
-    delta = Delta(now)
-    with overlay.unnoted():
-        overlay.advance(now)
-        apply_changes(overlay, changes, now, delta, yield_now)
-        overlay.version += 1
-    return delta
-
-
 def stored_row(tenant: Tenant, name: FactName, *, history: bool = False) -> Row | None:
     """Return a stored fact in its external form, None if it does not exist or has expired.
 
-    With `history` also one that has ended without a `ttl`, and with its closed intervals in its
-    metadata.
+    With `history` also one that has ended without a `ttl`, and with its closed intervals and the
+    times from which it was stated again in its metadata.
     """
     scope, predicate, args, positive = name
     partition = tenant.partition(scope)
@@ -229,9 +223,13 @@ def stored_row(tenant: Tenant, name: FactName, *, history: bool = False) -> Row 
     if has_ended and (not history or stored.relation.attributes(Attribute.TTL, ids)[0]):
         return None
     row = stored.rows(tenant.engine, symbols, ids)[0]
-    earlier = earlier_of(stored.metadata.get(tuple(symbols), {})) if history else ()
-    if earlier:
-        row["metadata"] = dict(with_earlier(row["metadata"], earlier))
+    if history:
+        metadata = stored.metadata.get(tuple(symbols), {})
+        row["metadata"] = dict(
+            with_restated(
+                with_earlier(row["metadata"], earlier_of(metadata)), restated_of(metadata)
+            )
+        )
     return row
 
 

@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kbcore.context.quotations import NO_ABBREVIATION
 from kbplanner.pacing import YieldNow
 
 _BREAK = re.compile(
     r"(?<=[.!?\u3002\uff01\uff1f])[\s\"')\]]*\s|(?<=[\u3002\uff01\uff1f])|\n\s*\n|\n(?=\s*[-*\u2022])"
 )
 _SPACE = re.compile(r"\s")
-_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
+_SENTENCE = re.compile(rf"(?<=[.!?\u3002\uff01\uff1f]){NO_ABBREVIATION}\s+|\n+")
 
 OVERLAP_DIVISOR = 8
 """At most this fraction (1/8) of a chunk is repeated from the previous chunk."""

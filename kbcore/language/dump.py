@@ -5,9 +5,10 @@ from a server as well as from an open knowledge base. Rows and lines are iterato
 size takes constant memory.
 
 A dump keeps signs, scopes, confidence, validity, `ttl` and metadata of facts, and names, confidence
-and scopes of rules. It does not keep creation times, accesses and priorities, episodes and
-evidence, nor scopes without facts and rules. A fact that is valid from its creation is written
-without `validFrom`, and is valid from the load on.
+and scopes of rules, and the version in force of each rule set, with its number, message and
+revision. It does not keep creation times, accesses and priorities, episodes and evidence, earlier
+versions of rule sets and their times, nor scopes without facts and rules. A fact that is valid from
+its creation is written without `validFrom`, and is valid from the load on.
 """
 
 from __future__ import annotations
@@ -19,37 +20,91 @@ from typing import Any
 import orjson
 
 from kbcore.errors import InvalidInput
+from kbcore.language import dumped_sets
+from kbcore.language.files import declaration_of, fact_of, rule_of
 from kbcore.state.facts import Row
-from kbcore.state.rulebook import stored_rule
+from kbcore.state.rule_sets import FACT, ItemKey, item_key
+from kbcore.state.rulebook import stored_definition, stored_rule
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, Rule
 from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
-from kbplanner.syntax.parser import parse_rule
+from kbplanner.syntax.parser import parse_program, parse_rule
 from kbplanner.syntax.printer import print_declaration, print_fact, print_rule
-from kbplanner.syntax.statements import Annotations
+from kbplanner.syntax.statements import (
+    Annotations,
+    DeclarationStatement,
+    FactStatement,
+    RuleStatement,
+)
+from kbtypes.rule_sets import RuleSetContents
 
 KB, JSON_LINES = "kb", "jsonl"
+
+COMMENT = "%"
+"""The beginning of the lines of a dump that are no statements."""
 
 DUMP_FORMATS = (KB, JSON_LINES)
 """The forms of a dump: a text in the rule language, or a JSON object on each line."""
 
 
 def dump_lines(
-    facts: Iterable[Row], rules: Iterable[Definition], dump_format: str = KB
+    facts: Iterable[Row],
+    rules: Iterable[Definition],
+    dump_format: str = KB,
+    rule_sets: Iterable[RuleSetContents] = (),
 ) -> Iterator[str]:
-    """Yield the lines of a dump, without line breaks: facts in the order of the rows, then rules.
+    """Yield the lines of a dump, without line breaks: rule sets, facts in the order of the rows,
+    then rules. Facts and rules that only rule sets contain are in their rule sets only; a rule set
+    without contents is left out.
 
     `dump_format` is one of DUMP_FORMATS; raises InvalidInput for another one.
     """
     if dump_format not in DUMP_FORMATS:
         raise InvalidInput.at("format", f"must be one of {', '.join(DUMP_FORMATS)}")
+    owned: set[tuple[str | None, ItemKey]] = set()
+    for contents in rule_sets:
+        if not contents.statements:
+            continue
+        if dump_format == KB:
+            yield from dumped_sets.block(contents)
+        else:
+            yield orjson.dumps(dumped_sets.entry(contents)).decode()
+        owned.update(_owned(contents))
+    if owned:
+        facts = (row for row in facts if (row["scope"], _fact_key(row)) not in owned)
+        rules = (
+            each for each in rules if (each.scope, item_key(stored_definition(each))) not in owned
+        )
     if dump_format == KB:
         yield from map(fact_text, facts)
         yield from map(definition_text, rules)
         return
     for entry in chain(map(fact_entry, facts), map(rule_entry, rules)):
         yield orjson.dumps(entry).decode()
+
+
+def _owned(contents: RuleSetContents) -> Iterator[tuple[str | None, ItemKey]]:
+    """Yield scope and key of the items of a rule set that were not stored by hand too."""
+    by_hand = set(contents.by_hand)
+    for text in contents.statements:
+        if text in by_hand:
+            continue
+        for statement in parse_program(text):
+            if isinstance(statement, FactStatement):
+                yield contents.scope, item_key(fact_of(statement))
+            elif isinstance(statement, RuleStatement):
+                yield (
+                    contents.scope,
+                    item_key(stored_definition(rule_of(statement, contents.scope))),
+                )
+            elif isinstance(statement, DeclarationStatement):
+                definition = declaration_of(statement, contents.scope)
+                yield contents.scope, item_key(stored_definition(definition))
+
+
+def _fact_key(row: Row) -> ItemKey:
+    return FACT, row["predicate"], tuple(row["args"]), not row["negated"]
 
 
 def fact_text(row: Row) -> str:

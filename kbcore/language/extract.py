@@ -193,17 +193,22 @@ def judge(
     extracted: ExtractedFacts,
     rows: Callable[[Atom], list[Row]],
     start_of: Callable[[Fact], int],
+    problem_of: Callable[[Fact], str | None],
 ) -> Judgement:
     """Return which extracted facts are new, which stored facts end, and which facts contradict
     known facts or each other.
 
-    `rows` returns the answers of a ground atom, `start_of` the time from which a new fact is valid.
+    `rows` returns the answers of a ground atom, `start_of` the time from which a new fact is valid,
+    `problem_of` why a fact cannot be stored: then it is rejected.
     A stored fact changes only in that it ends: finding it in another text is no reason to change
     its confidence or metadata. A fact that would end before it begins is rejected.
     """
     stated = {_signed_atom(fact) for fact in extracted.facts}
     result = Judgement()
     for fact in extracted.facts:
+        if (problem := problem_of(fact)) is not None:
+            result.rejected.append(_rejected(fact, problem))
+            continue
         stored = _stored(rows, Atom(fact.predicate, fact.args, fact.positive))
         start = start_of(fact) if stored is None else stored["validFrom"]
         if fact.valid_until is not None and fact.valid_until <= start:

@@ -2,7 +2,8 @@
 
 - `.kb`: the rule language. Facts, rules and goals; goals are passed to the caller.
 - `.jsonl`: one JSON object per line, a fact `{"predicate", "args", ...}`, a rule
-  `{"head", "body", ...}`, or either as text in the rule language, `{"text": ...}`.
+  `{"head", "body", ...}`, either as text in the rule language, `{"text": ...}`, or a rule set,
+  `{"ruleSet": {"name", "version", "text", ...}}`.
 - `.csv`, `.tsv`: one fact per line, the predicate followed by its arguments; arguments only if the
   caller names a predicate. A header row is skipped, and the delimiter recognized (`csv_rows.py`).
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kbcore.errors import InvalidInput, LoadError
+from kbcore.language import dumped_sets
 from kbcore.language.csv_rows import (
     BATCH_ROWS,
     CsvBatch,
@@ -27,6 +29,7 @@ from kbcore.language.csv_rows import (
     csv_batches,
     without_mark,
 )
+from kbcore.language.dumped_sets import DumpedSet, DumpText
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.names import check_name
 from kbcore.strict_json import NotJson, parse_json
@@ -86,9 +89,13 @@ class Batch:
     statements: list[RuleStatement] = field(default_factory=list)
     spans: list[TextSpan] = field(default_factory=list)
     """Of facts in the rule language, their places, in the same order."""
+    rule_set: DumpedSet | None = None
+    """A rule set of a dump, which is alone in its batch."""
 
     def __bool__(self) -> bool:
-        return bool(self.facts or self.rows or self.rules or self.goals or self.header)
+        return bool(
+            self.facts or self.rows or self.rules or self.goals or self.header or self.rule_set
+        )
 
 
 def read_file(
@@ -137,12 +144,23 @@ def read_text(
 ) -> Iterator[Batch]:
     """Read an open file as one of FORMATS; the other arguments are those of `read_file`."""
     if kind == ".kb":
-        return read_statements(without_mark(iter(lambda: file.read(_CHUNK), "")), scope)
+        return read_dump(without_mark(iter(lambda: file.read(_CHUNK), "")), scope)
     if kind == ".jsonl":
         return _json_lines(file, scope)
     if kind == ".tsv" and delimiter == "auto":
         delimiter = "tab"
     return _csv_facts_of(csv_batches(file, header, predicate, delimiter), scope, predicate)
+
+
+def read_dump(chunks: Iterable[str], scope: str | None = None) -> Iterator[Batch]:
+    """Read text in the rule language as `read_statements`, but the rule sets of a dump as such."""
+    text = DumpText(chunks)
+    while True:
+        yield from read_statements(text.statements(), scope)
+        rule_set = text.rule_set(scope)
+        if rule_set is None:
+            return
+        yield Batch(rule_set=rule_set, line=rule_set.line - 1)
 
 
 def read_statements(
@@ -253,6 +271,16 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
         batch.line = number
         try:
             entry = _json_entry(line)
+            if dumped_sets.MEMBER in entry:
+                if batch:
+                    yield batch
+                    batch = Batch()
+                value = entry[dumped_sets.MEMBER]
+                if len(entry) > 1:
+                    raise InvalidInput.at(dumped_sets.MEMBER, "is the only member of its object")
+                rule_set = dumped_sets.from_entry(value, number, scope)
+                yield Batch(rule_set=rule_set, line=number)
+                continue
             clause = _json_clause(entry, scope)
             if isinstance(clause, Fact):
                 batch.facts.append(clause)

@@ -15,6 +15,7 @@ from kbcore.language.kinds import KINDS as KINDS_OF_FACTS
 from kbcore.language.names import name_key
 from kbcore.language.speech import Turn, day_in_words
 from kbcore.language.vocabulary import Vocabulary
+from kbcore.search.invisible import visible
 
 EXTRACT = """You turn text into facts for a knowledge base. A fact is a predicate and its arguments: works_at(Ann, Acme).
 - State what the text states and nothing else. Suppositions and questions are not facts.
@@ -175,10 +176,12 @@ def _said(turn: Turn) -> str:
 
 
 def _data(text: str) -> str:
-    """Return a text with the tags of prompts in it escaped, and invalid Unicode replaced."""
-    return _TAG.sub(r"<\\", text).encode("utf-8", "replace").decode()
+    """Return a text without invisible characters, with the tags of prompts in it escaped, and
+    invalid Unicode replaced.
+    """
+    return _TAG.sub(r"<\\", visible(text)).encode("utf-8", "replace").decode()
 
 
 def _attribute(text: str) -> str:
-    plain = " ".join(text.split()).encode("utf-8", "replace").decode()
+    plain = " ".join(visible(text).split()).encode("utf-8", "replace").decode()
     return escape(plain, quote=True)

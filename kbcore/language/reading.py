@@ -107,6 +107,13 @@ def read_statements_of(
     return taken
 
 
+def as_prose(text: str, yield_now: YieldNow) -> Taken:
+    """Return a text of which no line is read as a fact or a rule."""
+    lines = lines_of(text, yield_now)
+    numbered = enumerate(paced(lines, yield_now, LINES_PER_YIELD), 1)
+    return Taken(unread=[number for number, line in numbered if line.strip()])
+
+
 def offsets_of(lines: Sequence[str], yield_now: YieldNow) -> list[int]:
     """Return where each line of a text begins, and where one after the last would."""
     return [0, *accumulate(len(line) + 1 for line in paced(lines, yield_now))]
@@ -178,7 +185,7 @@ def _whole(
 
     Reading ends at the first error. The statements before it are noted in `known`.
     """
-    statements = known.noted(parse_stream((text,), yield_now=yield_now, max_errors=1))
+    statements = known.noted(parse_stream((text,), yield_now=yield_now, explained=False))
     taken = Taken()
     try:
         is_whole = _take(taken, offsets, statements, scope, yield_now)

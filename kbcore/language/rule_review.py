@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from kbcore.language.files import Batch
+from kbcore.language.files import Batch, read_statements
 from kbcore.state.names import NAME_RULE, is_name
 from kbcore.state.rulebook import RuleBook, recursion_warning, stored_rule
 from kbcore.timestamps import instant
-from kbplanner.check.texts import NOTHING_STORED, StoredProgram, check_texts
+from kbplanner.check.texts import NOTHING_STORED, ReadText, StoredProgram, check_texts
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.terms import Rule
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.diagnostics import RuleWarning
@@ -62,6 +63,16 @@ class RuleReview:
         """Add a batch that is about to be stored."""
         if batch.statements and not self._statements:
             self._known = self._fetch_known()
+        if batch.rule_set is not None:
+            lines_before = "\n" * (batch.rule_set.line - 1)  # for the places of errors
+            for part in read_statements([lines_before, batch.rule_set.text]):
+                self._add_defined(part)
+        self._add_defined(batch)
+        self._statements += batch.statements
+        self._warnings += batch.warnings
+
+    def _add_defined(self, batch: Batch) -> None:
+        """Add the predicates that a batch concludes or declares as inputs."""
         for fact in batch.facts:
             self._facts.setdefault(fact.predicate, set()).add(len(fact.args))
         for rows in batch.rows:
@@ -69,8 +80,9 @@ class RuleReview:
         for statement in batch.statements:
             head = statement.rule.head
             self._heads.setdefault(head.predicate, set()).add(head.arity)
-        self._statements += batch.statements
-        self._warnings += batch.warnings
+        for definition in batch.rules:
+            if isinstance(definition, Input):
+                self._facts.setdefault(definition.predicate, set()).add(definition.arity)
 
     def whole(
         self, stored: Iterable[Rule], defined: Iterable[tuple[str, int]] = ()
@@ -123,17 +135,24 @@ def in_order(warnings: Iterable[RuleWarning]) -> list[RuleWarning]:
 
 
 def check_programs(
-    texts: Sequence[str],
+    texts: Sequence[str | ReadText],
     stored: StoredProgram = NOTHING_STORED,
     scope: str | None = None,
     yield_now: Callable[[], None] = lambda: None,
+    names: Sequence[str] = (),
 ) -> list[list[Finding]]:
     """Return the errors and warnings of each of several texts that belong together.
 
-    `yield_now` is called about once a millisecond while the texts are read.
+    `yield_now` is called about once a millisecond while the texts are read. `names` are those of
+    their files.
     """
     return check_texts(
-        texts, stored, scope=scope, problem_of=annotation_problem, yield_now=yield_now
+        texts,
+        stored,
+        names=names,
+        scope=scope,
+        problem_of=annotation_problem,
+        yield_now=yield_now,
     )
 
 

@@ -17,7 +17,7 @@ from kbcore.search.tokens import words
 from kbcore.state.facts import Row, conclusion
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
-from kbcore.timestamps import iso_text
+from kbcore.timestamps import time_text
 from kbplanner.ir.terms import Atom
 from kbplanner.pacing import paced
 from kbtypes.episodes import Episode
@@ -89,7 +89,7 @@ def _best(episodes: Iterable[Episode], question: str, budget: Budget) -> list[Ep
 def _row(episode: Episode) -> Row:
     text = episode.text[:MAX_SAID_CHARS]
     return {
-        **conclusion(EPISODE, True, [episode.speaker, text, iso_text(episode.at)], None),
+        **conclusion(EPISODE, True, [episode.speaker, text, time_text(episode.at)], None),
         "createdAt": episode.at,
         "validFrom": episode.at,
         "evidence": [{"episode": episode.id, "start": 0, "end": len(text)}],

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kbcore.context.text.memories import without_marks
 from kbcore.context.text.phrases import sentence
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.language import prompts
@@ -218,15 +219,15 @@ def _answer(
             proofs[id(row)] = prove(row)
         return proofs[id(row)]
 
-    def cite(facts: Sequence[Row]) -> str:
+    def cited_text(text: str, facts: Sequence[Row]) -> str:
         if result.sources is None:
-            return ""
+            return text
         stored = [
             each
             for row in facts
             for each in ([row] if row["createdAt"] is not None else explained(row)[1])
         ]
-        return marks(
+        return without_marks(text) + marks(
             result.sources.cite(span for row in stored for span in row.get("evidence", ()))
         )
 
@@ -236,11 +237,11 @@ def _answer(
     for text, numbers in sentences:
         facts = [rows[number] for number in numbers]
         if facts and unbacked(text, facts, names) is None:
-            backed.append(text + cite(facts))
+            backed.append(cited_text(text, facts))
         else:
             reported.append(text)
             backed += [
-                _worded(rows[number]) + cite([rows[number]])
+                cited_text(_worded(rows[number]), [rows[number]])
                 for number in numbers
                 if number not in cited
             ]

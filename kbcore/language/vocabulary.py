@@ -14,7 +14,7 @@ from kbcore.language.kinds import HAPPENED
 from kbcore.language.names import NameTable
 from kbcore.language.reading import EPISODE
 from kbcore.reason.budget import Budget
-from kbcore.reason.predicates import predicates
+from kbcore.reason.predicates import predicates, typed_args
 from kbcore.search.bm25 import LexicalIndex
 from kbcore.search.tokens import words
 from kbcore.state.partition import Partition
@@ -90,7 +90,7 @@ def vocabulary(
         signature = row["predicate"], row["arity"]
         result.predicates.append(signature)
         if "args" in row:
-            args, gloss = row["args"], row.get("gloss")
+            args, gloss = list(typed_args(row)), row.get("gloss")
         else:
             args = _variables(heads.get(signature), signature[1])
             gloss = _in_words(phrases.get(signature), args)

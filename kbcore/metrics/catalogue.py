@@ -404,6 +404,13 @@ CLOCK_STEPS_BACK = _count(
     "svc_clock_steps_back_total", _A, "Times the wall clock was seen to go back by over 5 seconds"
 )
 PLUGINS_LOADED = _gauge("svc_plugins_loaded", _A, "Plugins that are loaded")
+DECISIONS = _count(
+    "svc_decision_log_lines_total",
+    _A,
+    "Lines of the decision log: written, dropped because the queue was full, or failed",
+    "outcome",
+    values=("written", "dropped", "failed"),
+)
 PLUGIN_FAILURES = _count(
     "svc_plugin_failures_total",
     _A,

@@ -60,8 +60,8 @@ class Meters:
             self._asserted(delta.asserted)
         if delta.updated:
             self._updated(delta.updated)
-        for removed in delta.removed:
-            self._retracted(len(removed.rows))
+        if delta.removed:
+            self._retracted(sum(len(removed.rows) for removed in delta.removed))
         if delta.rules_added:
             self.metrics.observe(m.RULES_ASSERTED, len(delta.rules_added))
         if delta.rules_removed:
@@ -93,6 +93,10 @@ class Meters:
     def delivered(self, outcome: str) -> None:
         """Count an attempt to deliver a change to a webhook."""
         self.metrics.observe(m.WEBHOOK_DELIVERIES, 1, (outcome,))
+
+    def decided(self, outcome: str, count: int) -> None:
+        """Count lines of the decision log by what became of them."""
+        self.metrics.observe(m.DECISIONS, count, (outcome,))
 
     def failed(self, hook: str) -> None:
         """Count a plugin that failed in a notification hook."""

@@ -21,6 +21,7 @@ from kbcore.python_api.episodes import PythonEpisodes
 from kbcore.python_api.language import PythonLanguage
 from kbcore.python_api.memory import PythonMemory
 from kbcore.python_api.reads import PythonReads
+from kbcore.python_api.rule_sets import PythonRuleSets
 from kbcore.python_api.scopes import PythonScopes
 from kbcore.python_api.subscriptions import PythonFollowing
 from kbcore.python_api.user_memory import EmbeddedMemory
@@ -51,6 +52,7 @@ class KnowledgeBase(
     PythonEpisodes,
     PythonContext,
     PythonScopes,
+    PythonRuleSets,
     PythonLanguage,
 ):
     """Facts, rules and answers of one tenant, for Python programs.

@@ -23,14 +23,17 @@ from kbcore.state.changes import (
     AssertRules,
     ChangeSet,
     Declare,
+    DeployRuleSet,
     ForkScope,
     MergeScope,
     PutSubscription,
     RestoreFacts,
+    RetractRule,
 )
 from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.partition import located
+from kbcore.state.rule_sets import sized
 from kbcore.state.rulebook import (
     ParsedDeclaration,
     RuleBook,
@@ -53,6 +56,7 @@ _ADDING = (
     | AssertRows
     | AssertRules
     | Declare
+    | DeployRuleSet
     | ForkScope
     | MergeScope
     | AddEpisodes
@@ -102,7 +106,8 @@ class Quotas:
 
         Entering raises RateLimited if a limit is reached.
 
-        Retractions in the same change set do not free capacity for it. If concurrent writes come
+        Retractions in the same change set do not free capacity for it, apart from the rules that a
+        deployment replaces. If concurrent writes come
         near a limit, a write that would just have fitted may be refused; none exceeds the limit.
         """
         if not any(isinstance(change, _ADDING) for change in changes.changes):
@@ -224,19 +229,29 @@ def _growth(tenant: Tenant | None, changes: ChangeSet, others: Sequence[_Growth]
                 each.scope for each in change.declarations if each.scope is not None
             )
         elif isinstance(change, ForkScope | MergeScope):
-            source = None if tenant is None else tenant.partition(change.source)
-            growth.into[change.target] += 0 if source is None else source.live()
-            growth.into[change.target] += sum(other.into[change.source] for other in others)
-            if isinstance(change, ForkScope) and change.source is not None:
-                if tenant is not None:
-                    growth.rules += len(tenant.rules.of(change.source))
-                    growth.rules += len(tenant.rules.declarations_of(change.source))
-                coming = [other for other in others if change.source in other.scopes]
-                growth.rules += sum(other.rules for other in coming)
-                growth.text_bytes += sum(other.text_bytes for other in coming)
+            _add_copied(growth, tenant, change, others)
     growth.facts = growth.into.total()
     growth.scopes.update(scope for scope in growth.into if scope is not None)
     return growth
+
+
+def _add_copied(
+    growth: _Growth,
+    tenant: Tenant | None,
+    change: ForkScope | MergeScope,
+    others: Sequence[_Growth],
+) -> None:
+    """Add what the source of a fork or a merge has, and what `others` may add to it before."""
+    source = None if tenant is None else tenant.partition(change.source)
+    growth.into[change.target] += 0 if source is None else source.live()
+    growth.into[change.target] += sum(other.into[change.source] for other in others)
+    if isinstance(change, ForkScope) and change.source is not None:
+        if tenant is not None:
+            growth.rules += len(tenant.rules.of(change.source))
+            growth.rules += len(tenant.rules.declarations_of(change.source))
+        coming = [other for other in others if change.source in other.scopes]
+        growth.rules += sum(other.rules for other in coming)
+        growth.text_bytes += sum(other.text_bytes for other in coming)
 
 
 def _there_already(tenant: Tenant, changes: ChangeSet) -> int:
@@ -318,6 +333,9 @@ def _entries(tenant: Tenant | None, changes: ChangeSet) -> Iterator[_Entry]:
             for declared in map(stored_declaration, change.declarations):
                 before = rules.declaration(declared.scope, declared.id)
                 yield _Entry((declared.scope, declared.id), declared.bytes, _size(before))
+        elif isinstance(change, DeployRuleSet):
+            size = sized(change.items, changes.yield_now)
+            yield _Entry(("set", change.scope, change.name), 2 * size, 0)
         elif isinstance(change, PutSubscription):
             new_goal = change.subscription
             yield _Entry(("goal", new_goal.id), new_goal.bytes, _size(goals.get(new_goal.id)))
@@ -336,14 +354,21 @@ def _size(stored: ParsedDeclaration | StoredSubscription | None) -> int:
 
 
 def _taught_already(tenant: Tenant, changes: ChangeSet) -> int:
-    known = 0
+    """Count the rules and declarations that a change set stores again, and those that a deployment
+    replaces, up to the number of those it stores.
+    """
+    stored: list[tuple[str | None, str]] = []
+    removed = set[tuple[str | None, str]]()
+    is_deployment = bool(changes.changes) and isinstance(changes.changes[0], DeployRuleSet)
     for change in changes.changes:
         if isinstance(change, AssertRules):
-            known += sum(tenant.rules.get(rule.scope, rule.id) is not None for rule in change.rules)
+            stored += ((rule.scope, rule.id) for rule in change.rules)
         elif isinstance(change, Declare):
-            known += sum(
-                tenant.rules.declaration(declared.scope, stored_declaration(declared).id)
-                is not None
-                for declared in change.declarations
-            )
-    return known
+            stored += ((each.scope, stored_declaration(each).id) for each in change.declarations)
+        elif isinstance(change, RetractRule) and is_deployment:
+            removed.add((change.scope, change.id))
+    known = sum(
+        tenant.rules.get(*name) is not None or tenant.rules.declaration(*name) is not None
+        for name in (*stored, *removed.difference(stored))
+    )
+    return min(known, len(stored))

@@ -42,6 +42,8 @@ from kbcore.node.shard import (
     new_catalog,
 )
 from kbcore.node.shard_layout import SYSTEM, shard_of, vector_folder
+from kbcore.operations.decision_log import DecisionLog
+from kbcore.operations.decision_targets import decision_target
 from kbcore.operations.services import Erasure
 from kbcore.operations.slow_log import SlowGoals
 from kbcore.operations.subscriptions.deliveries import Deliveries
@@ -104,6 +106,21 @@ class Runtime:
         self._new_tenants = (
             NewTenants(plugins, self._known_tenant, self._commit)
             if plugins.listens("kb_rule_texts")
+            else None
+        )
+        self.decisions = (
+            DecisionLog(
+                decision_target(
+                    config.decision_log,
+                    storage.clock,
+                    scheduling.offload_disk,
+                    scheduling.offload_wait,
+                    plugins.webhook_sender,
+                ),
+                self.meters.decided,
+                scheduling.yield_in_background,
+            )
+            if config.decision_log
             else None
         )
         self.reports_goals = plugins.listens("kb_goal_answered")
@@ -729,6 +746,8 @@ class Runtime:
             shard.committer.close()
         self._wake.set()
         self._keeper.join()
+        if self.decisions is not None:
+            self.decisions.close()
         for shard in shards:
             shard.close(clean=self._failed is None)
         self.metrics.close()

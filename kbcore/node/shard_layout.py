@@ -60,13 +60,6 @@ def vector_folder(config: Config) -> Path | None:
     return Path(named, "vectors") if config.storage_backend == "wal" else Path(f"{named}.vectors")
 
 
-def recorded_shards(plugins: Plugins, config: Config) -> int:
-    """Return the number of shards of a storage, 0 if it does not exist or always has one log."""
-    places = plugins.shard_places()
-    recorded = None if places is None else places.recorded(config)
-    return 0 if recorded is None else len(recorded) or 1
-
-
 def open_logs(
     plugins: Plugins, config: Config, owns: Callable[[int], bool] | None = None
 ) -> tuple[int, Logs]:

@@ -103,7 +103,7 @@ class Snapshots:
 
         The head of the log status is the last record it includes.
         """
-        return self._committer.exclusively(
+        return self._committer.between_batches(
             lambda seq: (
                 replace(self._store.status(), head=seq),
                 capture(self._committer.catalog),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, InvalidInput
-from kbcore.operations.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoals, SlowRun, log_slow_goal
+from kbcore.operations.evaluated_goal import EvaluatedGoal, InForce
+from kbcore.operations.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoals, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
 from kbcore.reason.budget import NO_LIMITS, Budget, Deadline, Notes, RequestLimits
@@ -19,14 +22,15 @@ from kbcore.reason.external.rows import RowsNeeded
 from kbcore.reason.options import AnswerOptions, FactOptions, GoalOptions
 from kbcore.reason.predicates import MissingPredicate, Signature, unknown_predicates
 from kbcore.reason.stored_facts import StoredPattern
-from kbcore.state.changes import Change, ChangeSet, Delta, Depends
+from kbcore.state.argument_types import check_arguments
+from kbcore.state.changes import Change, ChangeSet, Delta, Depends, declares_inputs
 from kbcore.state.facts import Row
 from kbcore.state.names import check_name, is_name
 from kbcore.state.partition import Partition
-from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbcore.state.tenant import ALL_SCOPES, NO_INPUTS, Tenant
 from kbplanner.engine.backend import RunLimits
 from kbplanner.ir.terms import BodyItem, Literal
-from kbplanner.pacing import YieldNow, begin_yielding, end_yielding, go_on
+from kbplanner.pacing import YieldNow, begin_yielding, end_yielding, go_on, paced
 
 if TYPE_CHECKING:
     from kbcore.operations.services import Services
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Handle = TypeVar("Handle", bound="TenantHandle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,14 @@ class TenantHandle:
 
     `caller` is the client that waits for the result, or None if it cannot disconnect. `actor` is
     the key of the request, None for programs in this process and servers without keys. `instant`
-    is the one whose knowledge is read, in epoch milliseconds; None is the present.
+    is the one whose knowledge is read, in epoch milliseconds; None is the present. `present` are
+    the services of now where `instant` is not None.
     """
 
     actor: Actor | None = None
     instant: int | None = None
+    present: Services | None = None
+    _snapshot: Snapshot | None = None
 
     def __init__(
         self, services: Services, database: str, tenant: str, caller: Caller | None = None
@@ -67,6 +75,35 @@ class TenantHandle:
     def plugins(self) -> Plugins:
         """Return the loaded plugins."""
         return self._services.plugins
+
+    def at_once(
+        self: Handle,
+        ask: Callable[[Handle], T],
+        request_limits: RequestLimits | None = None,
+    ) -> T:
+        """Return the result of `ask`, called with a handle that answers goals from one state.
+
+        The time, the derived rows, the steps, the answers and the nodes of proofs of all these
+        goals together stay within the limits; the memory of each goal does. `ask` is called again
+        where rows of external predicates had to be fetched: it must not have effects. Raises
+        BudgetExceeded, and what `ask` raises.
+        """
+        snapshot: Snapshot | None = None
+
+        def evaluate(tenant: Tenant, budget: Budget) -> T:
+            nonlocal snapshot
+            snapshot = Snapshot(tenant, budget, self._in_force)
+            handle = copy(self)
+            handle._snapshot = snapshot
+            return ask(handle)
+
+        try:
+            return self._evaluated(evaluate, request_limits, kind="ask")
+        finally:
+            if snapshot is not None:
+                for goal in snapshot.goals:
+                    self._decided(goal)
+                    self._report(snapshot.tenant, goal)
 
     def _answers(
         self,
@@ -131,10 +168,12 @@ class TenantHandle:
 
         A predicate is a name and an arity; None as the arity stands for any arity.
         """
+        external = self._services.predicates
+        provided = () if external is None else external.signatures
+        if self._snapshot is not None:
+            return unknown_predicates(self._snapshot.tenant, signatures, scope, provided)
         tenant = self._read_tenant()
         with tenant.lock.read():
-            external = self._services.predicates
-            provided = () if external is None else external.signatures
             return unknown_predicates(tenant, signatures, scope, provided)
 
     def _commit(
@@ -149,8 +188,18 @@ class TenantHandle:
 
         `depends` lists the inputs of the check (None: everything). `undoes` is the number of the
         change that these changes undo. `yield_now` is called about once a millisecond until the
-        changes wait for the log; what it raises refuses them.
+        changes wait for the log; what it raises refuses them. Raises InvalidInput for facts whose
+        arguments are not of the types of a strict input, and Conflict for such types that stored
+        facts do not have.
         """
+        tenant = self._services.find_tenant(self.database, self.tenant)
+        checked = NO_INPUTS if tenant is None else tenant.inputs_state
+        declares = any(map(declares_inputs, paced(changes, yield_now)))
+        if declares or (tenant is not None and tenant.rules.strict_count):
+            check_arguments(tenant, changes, self.clock.now_ms(), yield_now)
+        if declares:
+            check = partial(self._check_again, _state_of(tenant), changes, check, yield_now)
+            depends = None
         return self._services.commit(
             ChangeSet(
                 self.database,
@@ -160,8 +209,23 @@ class TenantHandle:
                 depends,
                 undoes=undoes,
                 yield_now=yield_now,
+                checked_inputs=checked,
             )
         )
+
+    def _check_again(
+        self,
+        state: tuple[int, int] | None,
+        changes: tuple[Change, ...],
+        check: Callable[[], None] | None,
+        yield_now: YieldNow,
+    ) -> None:
+        """Run `check`, and check declared inputs again if something was stored since `state`."""
+        if check is not None:
+            check()
+        tenant = self._services.find_tenant(self.database, self.tenant)
+        if _state_of(tenant) != state:
+            check_arguments(tenant, changes, self.clock.now_ms(), yield_now)
 
     def require_present(self) -> None:
         """Raise InvalidInput if this handle reads an earlier state."""
@@ -221,13 +285,17 @@ class TenantHandle:
         notes: Notes | None = None,
         kind: str = "other",
         goal: Sequence[BodyItem] | None = None,
+        options: AnswerOptions | None = None,
     ) -> T:
         """Return the result of `evaluate` under the tenant's read lock, as `_reads` provides it.
 
         Where it needs rows of external predicates, they are fetched without the lock, and it is
-        called again: it must not have effects before it returns.
+        called again: it must not have effects before it returns. With `options`, those of a goal
+        whose answers are returned, the decision is logged.
         """
-        reading = Reading(self, kind, goal, self._new_budget(request_limits, notes))
+        if self._snapshot is not None:
+            return self._snapshot.evaluated(evaluate, notes, kind, goal, options)
+        reading = Reading(self, kind, goal, self._new_budget(request_limits, notes), options)
         with reading as (tenant, budget):
             while True:
                 try:
@@ -236,8 +304,35 @@ class TenantHandle:
                     rows = needed
                 tenant = reading.fetch(rows)
 
+    def _in_force(self, tenant: Tenant, options: AnswerOptions | None) -> InForce | None:
+        """Return what the decision log says about the state of a tenant, which is locked.
+
+        Masks of now hide arguments of goals about an earlier state too, in which they may not have
+        been declared yet.
+        """
+        decisions = self._services.decisions
+        if decisions is None or options is None:
+            return None
+        state = decisions.in_force(tenant, options.scope)
+        now = self.present and self.present.find_tenant(self.database, self.tenant)
+        if not now:
+            return state
+        with now.lock.read():
+            masks = decisions.in_force(now, options.scope).masks
+        both = {*state.masks, *masks}
+        none: frozenset[int] = frozenset()
+        return state._replace(
+            masks={key: state.masks.get(key, none) | masks.get(key, none) for key in both}
+        )
+
     def _ended(
-        self, tenant: Tenant, kind: str, goal: Sequence[BodyItem] | None, budget: Budget
+        self,
+        tenant: Tenant,
+        kind: str,
+        goal: Sequence[BodyItem] | None,
+        budget: Budget,
+        options: AnswerOptions | None = None,
+        state: tuple[InForce | None, int] = (None, 0),
     ) -> None:
         """Release what a read holds, and report the read."""
         budget.release()
@@ -245,39 +340,61 @@ class TenantHandle:
         meters.reads[kind](seconds)
         if budget.rows_made:
             meters.fired(budget.rows_made)
-        if goal is not None:
-            if self._services.reports_goals:
-                self._notify_plugins(goal, seconds, budget)
-            if seconds * 1000 >= MIN_LISTED_MS:
-                self._list_slow_goal(SlowRun(kind, goal, seconds, budget))
-            slow_ms = self._services.config.slow_query_ms
-            if slow_ms and seconds * 1000 >= slow_ms:
-                self._log_slow_goal(tenant, SlowRun(kind, goal, seconds, budget))
+        if goal is None:
+            return
+        services, milliseconds = self._services, seconds * 1000
+        slow_ms = services.config.slow_query_ms
+        is_reported = (
+            milliseconds >= MIN_LISTED_MS or 0 < slow_ms <= milliseconds or services.reports_goals
+        )
+        if is_reported or state[0] is not None:
+            error = sys.exc_info()[1]
+            run = EvaluatedGoal(kind, goal, seconds, budget, error, options, *state, budget.answers)
+            if state[0] is not None:
+                self._decided(run)
+            if is_reported:
+                self._report(tenant, run)
 
-    def _list_slow_goal(self, slow: SlowRun) -> None:
+    def _decided(self, run: EvaluatedGoal) -> None:
+        """Write a goal whose answers were returned to the decision log, if there is one."""
+        services = self._services
+        if services.decisions is not None and run.in_force is not None:
+            clock = (self.present or services).clock
+            services.decisions.put(run, clock.now_ms(), self.instant)
+
+    def _report(self, tenant: Tenant, run: EvaluatedGoal) -> None:
+        """Tell plugins and the lists of slow goals of a goal; no lock of the tenant is held."""
+        services, milliseconds = self._services, run.seconds * 1000
+        if services.reports_goals:
+            self._notify_plugins(run)
+        if milliseconds >= MIN_LISTED_MS:
+            self._list_slow_goal(run)
+        slow_ms = services.config.slow_query_ms
+        if slow_ms and milliseconds >= slow_ms:
+            self._log_slow_goal(tenant, run)
+
+    def _list_slow_goal(self, slow: EvaluatedGoal) -> None:
         """Add a goal to the list of the stored tenant; a tenant that does not exist has no list."""
         tenant = self._services.find_tenant(self.database, self.tenant)
         if tenant is not None:
-            goals = self._slow_goals(tenant)
-            goals.add(slow, sys.exc_info()[1], self._services.clock.now_ms())
+            self._slow_goals(tenant).add(slow, self._services.clock.now_ms())
 
     def _slow_goals(self, tenant: Tenant) -> SlowGoals:
         return tenant.attached.need(SlowGoals, SlowGoals)
 
-    def _log_slow_goal(self, tenant: Tenant, slow: SlowRun) -> None:
-        error = sys.exc_info()[1]
+    def _log_slow_goal(self, tenant: Tenant, slow: EvaluatedGoal) -> None:
         reasoner = self._services.reasoner(tenant)
         with self._budget(RequestLimits(timeout_ms=PLAN_MS)) as plan_budget, tenant.lock.read():
-            log_slow_goal(reasoner, slow, plan_budget, error)
+            log_slow_goal(reasoner, slow, plan_budget)
 
-    def _notify_plugins(self, goal: Sequence[BodyItem], seconds: float, budget: Budget) -> None:
-        error = sys.exc_info()[0]
-        stats = Evaluation(seconds, budget.rows_made, None if error is None else error.__name__)
+    def _notify_plugins(self, run: EvaluatedGoal) -> None:
+        error = None if run.error is None else type(run.error).__name__
+        stats = Evaluation(run.seconds, run.budget.rows_made, error)
         self._services.plugins.tell(
             "kb_goal_answered",
             database=self.database,
             tenant=self.tenant,
-            goal=tuple(goal),
+            goal=tuple(run.goal),
             stats=stats,
         )
 
@@ -332,19 +449,89 @@ class TenantHandle:
         )
 
 
+class Snapshot:
+    """A tenant under its read lock, from which the goals of one request are answered.
+
+    Its budget is that of the request. `goals` are those that have ended so far.
+    """
+
+    __slots__ = ("_in_force", "budget", "goals", "tenant")
+
+    def __init__(
+        self,
+        tenant: Tenant,
+        budget: Budget,
+        in_force: Callable[[Tenant, AnswerOptions | None], InForce | None],
+    ) -> None:
+        self.tenant = tenant
+        self._in_force = in_force
+        self.budget = budget
+        self.goals: list[EvaluatedGoal] = []
+        budget.share()
+
+    def evaluated(
+        self,
+        evaluate: Callable[[Tenant, Budget], T],
+        notes: Notes | None,
+        kind: str,
+        goal: Sequence[BodyItem] | None,
+        options: AnswerOptions | None,
+    ) -> T:
+        """Return the result of `evaluate` within what the goals before have left of the budget."""
+        budget = self.budget
+        budget.yield_now()
+        own = budget.next_goal(notes or Notes())
+        error: BaseException | None = None
+        try:
+            return evaluate(self.tenant, own)
+        except RowsNeeded:
+            goal = None  # the goal has not ended
+            raise
+        except BudgetExceeded as raised:
+            error = budget.total(raised)
+            raise error from raised
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            answers = own.answers - budget.answers
+            budget.add(own)
+            if goal is not None:
+                seconds = budget.clock.monotonic() - own.begun
+                tenant = self.tenant
+                in_force = self._in_force(tenant, options)
+                state = in_force, tenant.generation, answers
+                self.goals.append(EvaluatedGoal(kind, goal, seconds, own, error, options, *state))
+
+
 class Reading:
     """Context manager of a read: yields the tenant under its read lock, and the request's
     budget.
     """
 
-    __slots__ = ("_budget", "_goal", "_handle", "_kind", "_lock", "_tenant", "_token")
+    __slots__ = (
+        "_budget",
+        "_goal",
+        "_handle",
+        "_kind",
+        "_lock",
+        "_options",
+        "_tenant",
+        "_token",
+    )
 
     _lock: AbstractContextManager[None] | None
 
     def __init__(
-        self, handle: TenantHandle, kind: str, goal: Sequence[BodyItem] | None, budget: Budget
+        self,
+        handle: TenantHandle,
+        kind: str,
+        goal: Sequence[BodyItem] | None,
+        budget: Budget,
+        options: AnswerOptions | None = None,
     ) -> None:
         self._handle = handle
+        self._options = options
         self._kind = kind
         self._goal = goal
         self._budget = budget
@@ -370,7 +557,9 @@ class Reading:
         """Fetch rows of external predicates without the lock; return the tenant as it is then."""
         budget, lock = self._budget, self._lock
         budget.external = needed.rows
-        budget.notes.warnings = budget.proof_nodes = 0  # of the evaluation that did not end
+        budget.notes.warnings = budget.proof_nodes = budget.answers = (
+            0  # of the evaluation that did not end
+        )
         self._lock = None
         if lock is not None:
             lock.__exit__(None, None, None)
@@ -388,13 +577,21 @@ class Reading:
         trace: TracebackType | None,
     ) -> None:
         end_yielding(self._token)
+        handle, options = self._handle, self._options
+        state: tuple[InForce | None, int] = (None, 0)
+        if options is not None and handle._services.decisions is not None:
+            tenant = self._tenant
+            state = handle._in_force(tenant, options), tenant.generation
         if self._lock is not None:
             self._lock.__exit__(kind, error, trace)
-        handle = self._handle
         if isinstance(error, BudgetExceeded):
             handle._services.meters.exceeded(error)
-        handle._ended(self._tenant, self._kind, self._goal, self._budget)
+        handle._ended(self._tenant, self._kind, self._goal, self._budget, options, state)
 
 
 def _lower(requested: int | None, maximum: int) -> int:
     return maximum if requested is None else min(requested, maximum)
+
+
+def _state_of(tenant: Tenant | None) -> tuple[int, int] | None:
+    return None if tenant is None else (tenant.serial, tenant.generation)

@@ -7,25 +7,28 @@ that loses is discarded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import zip_longest
 from typing import Protocol
 
 from kbcore.branching.merge import constant_decision, resolution_of
-from kbcore.branching.places import ScopePlace
+from kbcore.branching.places import Keys, ScopePlace, opposite_place, places_of
 from kbcore.branching.preview import Proposal, staged
 from kbcore.clock import Clock
 from kbcore.context.proofs.violations import SCHEMA, Violation
-from kbcore.durable.transactions import apply_to_overlay
 from kbcore.errors import Conflict, InvalidInput, PluginFailed
 from kbcore.plug.ports import ConflictingFact, Keep, MergeConflict, MergeStrategy
 from kbcore.reason.budget import Budget
 from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.state.changes import AssertFacts, Change, Delta, EndedFact, EndFacts, Outdated
 from kbcore.state.facts import Fact, FactKey, Row, conclusion
+from kbcore.state.intervals import within
+from kbcore.state.overlay import apply_to_overlay
 from kbcore.state.tenant import Tenant
+from kbplanner.engine.backend import FOREVER
 from kbplanner.pacing import YieldNow, paced
 
 KEEP_BOTH = "KEEP_BOTH"
@@ -33,6 +36,9 @@ KEEP_BOTH = "KEEP_BOTH"
 
 FACTS_PER_YIELD = 10
 """Facts whose rivals are asked for between two calls of `yield_now`: about a millisecond."""
+
+COMPARED_PER_YIELD = 500
+"""Facts compared, or looked up by their keys, between two such calls."""
 
 RIVALS_PER_YIELD = 500
 """Facts of one request that are compared between two calls of `yield_now`: about a millisecond."""
@@ -56,23 +62,34 @@ class Constraints(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class StoredFacts:
+    """Functions that a strategy asks about the stored facts.
+
+    `keys` returns the declared keys of a scope. `intervals` returns a row for each interval of the
+    facts that take a place in another way than a given one, or (None) of the fact itself, with the
+    times in it from which the fact was stated again as `restated`. `state` identifies what they
+    read: as long as it is equal, they return the same.
+    """
+
+    keys: Callable[[str | None], Keys]
+    intervals: Callable[[Fact, ScopePlace | None], list[Row]]
+    state: Callable[[], object]
+
+
 class ConflictResolver:
     """Writer of facts that applies one conflict strategy to those that have rivals.
 
-    `places` returns the places that a fact takes, of which the first is that of its opposite.
-    `intervals` returns a row for each interval of the stored facts that take such a place in
-    another way, or (None) of the fact itself. A strategy that refuses every opposite, such as
-    REJECT, also refuses facts that violate `constraints`. Raises InvalidInput
-    that lists the strategies if the name is unknown. `yield_now` is called about once a
-    millisecond.
+    A strategy that refuses every opposite, such as REJECT, also refuses facts that violate
+    `constraints`. Raises InvalidInput that lists the strategies if the name is unknown. `yield_now`
+    is called about once a millisecond.
     """
 
     def __init__(
         self,
         name: str,
         strategies: Mapping[str, MergeStrategy],
-        intervals: Callable[[Fact, ScopePlace | None], list[Row]],
-        places: Callable[[Fact], list[ScopePlace]],
+        stored: StoredFacts,
         constraints: Constraints,
         clock: Clock,
         yield_now: YieldNow,
@@ -85,8 +102,7 @@ class ConflictResolver:
         self._name = name
         self._strategy = strategy
         self._constant = constant_decision(name, strategy)
-        self._intervals = intervals
-        self._places = places
+        self._stored = stored
         self._constraints = constraints
         self._clock = clock
         self._yield_now = yield_now
@@ -105,8 +121,10 @@ class ConflictResolver:
                 if self._constant is Keep.REFUSE:
                     check = partial(self._refuse_opposites, facts, now)
                     return self._constraints.guarded(facts, commit, check)
+                before = self._stored.state()
                 changes = self._resolve(facts, now)
-                return commit(changes, partial(self._check_current, facts, changes, now))
+                check = partial(self._check_current, before, facts, changes, now)
+                return commit(changes, check)
             except Outdated:
                 continue
 
@@ -117,16 +135,32 @@ class ConflictResolver:
         any order of arrival.
         """
         winners = _Winners()
-        ended: dict[tuple[FactKey, int | None], EndedFact] = {}
+        ended = _StoredEnds(now)
         discarded = 0
+        keys_of = cache(self._stored.keys)
         for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
-            places = self._places(fact)
-            stored = [row for claim in places for row in self._intervals(fact, claim)]
+            places = list(places_of(fact, keys_of(fact.scope)))
+            stored = [
+                row
+                for claim in places
+                for interval in self._stored.intervals(fact, claim)
+                for left in ended.left(interval)
+                for row in _statements(left)
+            ]
             new_rivals = winners.rivals(fact, places, self._yield_now)
-            rows = [*stored, *(_row(other, _new_standing(other, now)) for _, other in new_rivals)]
+            rivals = [
+                (number, row)
+                for number, other in new_rivals
+                for row in _statements(_row(other, _new_standing(other, now)))
+            ]
             alike = winners.alike(fact, places[0])
-            own = self._intervals(fact, None)
+            own = [
+                left
+                for interval in self._stored.intervals(fact, None)
+                for left in ended.left(interval)
+            ]
             own += [_row(other, _new_standing(other, now)) for _, other in alike]
+            rows = [*stored, *(row for _, row in rivals)]
             settled = self._settled(fact, rows, own, now)
             if settled is None:
                 discarded += 1
@@ -135,30 +169,24 @@ class ConflictResolver:
             start = _start(fact, now)
             for index in beaten:
                 if index < len(stored):
-                    row = rows[index]
-                    name = row["predicate"], tuple(row["args"]), not row["negated"], row["scope"]
-                    loser = EndedFact(*name, fact.valid_from)
-                    ended.setdefault((loser.key, loser.until), loser)
-                    continue
-                number, other = new_rivals[index - len(stored)]
-                if _start(other, now) < start:
-                    winners.change(number, replace(other, valid_until=start))
+                    ended.add(rows[index], fact.valid_from)
                 else:
-                    winners.remove(number)
-                    discarded += 1
+                    discarded += winners.end(rivals[index - len(stored)][0], start, now)
+            restated = {*new.restated}
+            for _, other in alike:
+                restated.update((_start(other, now), *other.restated))
+            times = within(restated, _start(new, now), _until(new))
+            new = replace(new, restated=tuple(times))
             standing = _new_standing(new, now)
             for number, other in alike:
                 if _meet(standing, _new_standing(other, now)):
                     winners.remove(number)
             winners.add(new, places)
-        starts = {fact.key: _start(fact, now) for fact in winners.facts()}
-        ends = tuple(
-            each
-            for each in ended.values()
-            if starts.get(each.key) is None
-            or starts[each.key] > (now if each.until is None else each.until)
+        ends = ended.facts()
+        winning = paced(winners.facts(), self._yield_now, FACTS_PER_YIELD)
+        assertion = AssertFacts(
+            tuple(self._with_new_times(each, ended) for each in winning), discarded
         )
-        assertion = AssertFacts(tuple(winners.facts()), discarded)
         return (EndFacts(ends), assertion) if ends else (assertion,)
 
     def _settled(
@@ -167,7 +195,8 @@ class ConflictResolver:
         """Return a fact with the interval in which it is stored, and the numbers of the rivals
         that end when it begins; None if the fact is discarded.
 
-        `rivals` has an entry for each interval of a rival, `own` for each of the fact itself.
+        `rivals` has an entry for each statement of a rival, `own` for each interval of the fact
+        itself.
         """
         new, beaten, bound = _new_standing(fact, now), [], None
         for number, row in enumerate(rivals):
@@ -183,16 +212,36 @@ class ConflictResolver:
                 beaten.append(number)
         until = fact.valid_until if bound is None else min(bound, fact.valid_until or bound)
         running = [
-            row["validFrom"]
+            row
             for row in own
             if row["validFrom"] <= new.valid_from
             and (row["validUntil"] is None or new.valid_from < row["validUntil"])
         ]
-        # A value that is stated again keeps its beginning.
-        begin = max(running) if running and fact.ttl is None else fact.valid_from
-        if until is not None and any(row["validFrom"] >= until for row in own):
-            return replace(fact, valid_from=new.valid_from, valid_until=until, late=True), beaten
-        return replace(fact, valid_from=begin, valid_until=until), beaten
+        # A value that is stated again keeps its beginning, and what comes later in the request may
+        # end it up to any of its statements.
+        begin, restated = fact.valid_from, fact.restated
+        if running and fact.ttl is None:
+            begin = min(row["validFrom"] for row in running)
+            known = (time for row in running for time in (row["validFrom"], *row["restated"]))
+            restated = (*restated, new.valid_from, *known)
+        late = until is not None and any(row["validFrom"] >= until for row in own)
+        if late and begin is None:
+            begin = new.valid_from
+        new_fact = replace(fact, valid_from=begin, valid_until=until, late=late, restated=restated)
+        return new_fact, beaten
+
+    def _with_new_times(self, fact: Fact, ended: _StoredEnds) -> Fact:
+        """Return a fact without the times that what is left of its stored intervals has."""
+        if not fact.restated:
+            return fact
+        stored = (
+            time
+            for interval in self._stored.intervals(fact, None)
+            for left in ended.left(interval)
+            for time in left["restated"]
+        )
+        known = set(stored)
+        return replace(fact, restated=tuple(time for time in fact.restated if time not in known))
 
     def _decide(self, fact: Fact, new: ConflictingFact, old: ConflictingFact, row: Row) -> Keep:
         """Return the decision about a fact and a rival, whose row is `row`."""
@@ -209,20 +258,66 @@ class ConflictResolver:
             )
         return decision
 
-    def _check_current(self, facts: Sequence[Fact], changes: tuple[Change, ...], now: int) -> None:
-        if self._resolve(facts, now) != changes:
+    def _check_current(
+        self, before: object, facts: Sequence[Fact], changes: tuple[Change, ...], now: int
+    ) -> None:
+        if self._stored.state() == before:
+            return
+        resolved = self._resolve(facts, now)
+        pairs = paced(
+            zip_longest(_parts(resolved), _parts(changes)), self._yield_now, COMPARED_PER_YIELD
+        )
+        if any(first != second for first, second in pairs):
             raise Outdated("the rivals have changed")
 
     def _refuse_opposites(self, facts: Sequence[Fact], now: int) -> None:
         for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
-            for row in self._intervals(fact, self._places(fact)[0]):
-                until = row["validUntil"]
-                if row["validFrom"] <= now and (until is None or now < until):
-                    raise _contradiction(row)
+            for interval in self._stored.intervals(fact, opposite_place(fact)):
+                until = interval["validUntil"]
+                if interval["validFrom"] <= now and (until is None or now < until):
+                    raise _contradiction(interval)
+
+
+def _parts(changes: Sequence[Change]) -> Iterator[object]:
+    """Yield the facts of changes one by one, and what else they have."""
+    for change in changes:
+        if isinstance(change, AssertFacts):
+            yield change.discarded
+            yield from change.facts
+        elif isinstance(change, EndFacts):
+            yield from change.facts
+        else:
+            yield change
 
 
 def _start(fact: Fact, now: int) -> int:
     return now if fact.valid_from is None else fact.valid_from
+
+
+def _until(fact: Fact) -> int:
+    return FOREVER if fact.valid_until is None else fact.valid_until
+
+
+def _cut(interval: Row, at: int) -> Iterator[Row]:
+    """Yield what is left of an interval when another value begins at a time."""
+    start, end = interval["validFrom"], interval["validUntil"]
+    if not (start <= at and (end is None or at < end)):
+        yield interval
+        return
+    if start < at:
+        yield {**interval, "validUntil": at, "restated": within(interval["restated"], start, at)}
+    again = [time for time in interval["restated"] if time > at]
+    if again:
+        yield {**interval, "validFrom": again[0], "restated": again[1:]}
+
+
+def _statements(interval: Row) -> Iterator[Row]:
+    """Yield a row for each statement of an interval, which holds up to the next one."""
+    starts = [interval["validFrom"], *interval["restated"]]
+    for start, end in zip_longest(starts, starts[1:], fillvalue=interval["validUntil"]):
+        row = {**interval, "validFrom": start, "validUntil": end}
+        del row["restated"]
+        yield row
 
 
 def _meet(first: ConflictingFact, second: ConflictingFact) -> bool:
@@ -243,6 +338,7 @@ def _row(fact: Fact, standing: ConflictingFact) -> Row:
         "validUntil": standing.valid_until,
         "ttl": fact.ttl,
         "confidence": fact.confidence,
+        "restated": fact.restated,
     }
 
 
@@ -265,7 +361,42 @@ def _stored_standing(row: Row) -> ConflictingFact:
 
 
 def _contradiction(row: Row) -> Conflict:
-    return Conflict("the opposite of a fact is stored", {"reason": "contradiction", "fact": row})
+    contents = {name: value for name, value in row.items() if name != "restated"}
+    return Conflict(
+        "the opposite of a fact is stored", {"reason": "contradiction", "fact": contents}
+    )
+
+
+class _StoredEnds:
+    """The ends that a request gives to stored facts."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+        self._facts: dict[FactKey, dict[int, EndedFact]] = {}
+
+    def add(self, row: Row, until: int | None) -> None:
+        """Add an end (None: now) of the fact of a row."""
+        name = row["predicate"], tuple(row["args"]), not row["negated"], row["scope"]
+        fact = EndedFact(*name, until)
+        at = self._now if until is None else until
+        self._facts.setdefault(fact.key, {}).setdefault(at, fact)
+
+    def left(self, interval: Row) -> Iterable[Row]:
+        """Return what these ends leave of the interval of a stored fact."""
+        key = (
+            interval["scope"],
+            interval["predicate"],
+            tuple(interval["args"]),
+            not interval["negated"],
+        )
+        parts = [interval]
+        for at in self._facts.get(key, ()):
+            parts = [left for part in parts for left in _cut(part, at)]
+        return parts
+
+    def facts(self) -> tuple[EndedFact, ...]:
+        """Return the ended facts."""
+        return tuple(fact for ends in self._facts.values() for fact in ends.values())
 
 
 class _Winners:
@@ -305,9 +436,23 @@ class _Winners:
         for scope_place in places:
             self._at.setdefault(scope_place, {})[number] = None
 
-    def change(self, number: int, fact: Fact) -> None:
-        """Put a fact in the place of one with the same places."""
-        self._facts[number] = fact
+    def end(self, number: int, at: int, now: int) -> int:
+        """End a fact when another value begins at a time in it; return 1 if nothing is left of its
+        first statement, else 0.
+        """
+        fact, places = self._facts[number], self._places[number]
+        start = _start(fact, now)
+        if start < at:
+            times = tuple(within(fact.restated, start, at))
+            is_late = fact.valid_from is not None
+            ended = replace(fact, valid_until=at, late=is_late, restated=times)
+            self._facts[number] = ended
+        else:
+            self.remove(number)
+        again = tuple(time for time in fact.restated if time > at)
+        if again:
+            self.add(replace(fact, valid_from=again[0], restated=again[1:]), places)
+        return int(start >= at)
 
     def remove(self, number: int) -> None:
         """Remove a fact."""

@@ -325,7 +325,8 @@ class ContextWindows(TenantHandle):
             if near is not None:
                 partitions = self._partitions(tenant, request.scope)
                 lexical = blended(lexical, tenant, partitions, request, near, budget)
-            lexical = at_least(among(lexical, allowed), request.min_relevance)
+            lexical = among(lexical, allowed, budget)
+            lexical = at_least(lexical, request.min_relevance, budget)
             supply = replace(supply, lexical=lexical)
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             selected = make_window(reasoner, supply, request, budget, counter)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 
-from kbcore.branching.places import ScopePlace
+from kbcore.branching.places import Keys, ScopePlace, places_of
 from kbcore.context.request import NATURAL, SaidIn, WindowRequest
 from kbcore.errors import InvalidInput
 from kbcore.language.messages import ASSISTANT, MESSAGES_PER_YIELD, USER, Message, Source
@@ -20,9 +20,11 @@ from kbcore.language.reading import EPISODE
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.episodes.correction import PurgeRemovals
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, Supports
+from kbcore.operations.facts_by_words import facts_meant
 from kbcore.operations.history.fact_history import FactPattern
 from kbcore.operations.natural_language import StoredText
 from kbcore.operations.scripts import blocks_of
+from kbcore.python_values import named
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.catalog import DEFAULT
 from kbcore.state.episodes.episodes import StoredEpisodes
@@ -32,6 +34,7 @@ from kbcore.state.names import check_name
 from kbcore.state.partition import StoredRelation
 from kbcore.state.rulebook import RulesOutcome
 from kbcore.state.tenant import Tenant
+from kbcore.timestamps import time_text
 from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.schema import RelationSchema
@@ -49,7 +52,7 @@ from kbtypes.memory import (
     MemorySearch,
 )
 from kbtypes.results import StoreOutcome
-from kbtypes.windows import Window
+from kbtypes.windows import ADAPTER_PREDICATES, Window
 
 MIN_RELEVANCE = 0.5
 """Share of the best match that a fact needs to be found."""
@@ -58,15 +61,17 @@ MAX_FOUND = 20
 MAX_TOKENS = 1000
 """Default size of what a search returns, in facts and in tokens."""
 
-MAX_FORGOTTEN = 100
-"""Facts that words find to be forgotten."""
-
 FACTS_PER_YIELD = 100
 """Facts written between two calls of `yield_now`: about a millisecond."""
+
+RELATIONS_PER_YIELD = 200
+"""Relations whose facts are counted between two calls of `yield_now`: about a millisecond."""
 
 VOCABULARY = "memory.kb"
 _INSTALLED = RelationSchema("next_plan_day", 2, True)
 """A conclusion of the vocabulary: where rules have it, the vocabulary is installed."""
+
+_NOT_BELIEVED = ADAPTER_PREDICATES | {EPISODE}
 
 _PATTERN = re.compile(r"\w\(|\?\w")
 """Signs of a fact or a pattern in the rule language, which words hardly ever have: a misspelt
@@ -128,11 +133,11 @@ class MemoryMethods(TenantHandle, ABC):
         """Remove facts and episodes for good."""
 
     @abstractmethod
-    def _places(self, fact: Fact, new_rules: Sequence[Rule]) -> list[ScopePlace]:
-        """Return the places that a fact takes."""
+    def _keys(self, scope: str | None, new_rules: Sequence[Rule]) -> Keys:
+        """Return the keys of a scope that stored rules and new ones declare."""
 
     @abstractmethod
-    def _intervals(self, fact: Fact, claim: ScopePlace | None) -> list[Row]:
+    def _intervals(self, fact: Fact, claim: ScopePlace | None, yield_now: YieldNow) -> list[Row]:
         """Return a row for each interval of the rivals of a fact at a place."""
 
     def memory_add(
@@ -148,11 +153,14 @@ class MemoryMethods(TenantHandle, ABC):
 
         The texts are kept as episodes and as facts `said(speaker, text, when)`, with and without a
         language model; with one the facts that it reads are stored in addition, and if it fails,
-        `warning` of the result says so. A new value of a declared `@key` ends the older one.
+        `warning` of the result says so. Nothing in a text is read as a fact of the rule language:
+        who speaks to an agent must not decide what is believed. A new value of a declared `@key`
+        ends the older one.
         `session` and `agent` name the conversation and the agent it is with. Without a name, the
         speaker of the user's messages is the name of the tenant, and of others that of the agent.
         `at` (epoch milliseconds) is the time of messages without one of their own, by default now.
-        A message that is stored already is not stored again.
+        A message that is stored already is not stored again, nor is one that was forgotten:
+        `forgotten` of the result counts these.
 
         Raises InvalidInput, AlreadyExists if the id of a message belongs to another content,
         TooLarge, ReadOnlyFollower and BudgetExceeded.
@@ -185,6 +193,7 @@ class MemoryMethods(TenantHandle, ABC):
             stored.asserted,
             stored.discarded,
             stored.failure,
+            stored.forgotten,
         )
 
     def memory_search(
@@ -219,7 +228,8 @@ class MemoryMethods(TenantHandle, ABC):
             citations=citations,
             said_in=None if session is agent is None else SaidIn(session, agent),
         )
-        window = self.context(request, request_limits=request_limits)
+        with named(query="question"):
+            window = self.context(request, request_limits=request_limits)
         return MemorySearch(
             window.text,
             window.entries,
@@ -239,18 +249,25 @@ class MemoryMethods(TenantHandle, ABC):
         """Store a value that ends an older one, which stays in the history with its evidence.
 
         The older value is the fact `replaces`, or that of the declared `@key` of the predicate, or
-        the opposite of the fact. Raises InvalidInput if there is neither `replaces` nor a key,
-        nor a stored opposite, and NotFound if `replaces` is not stored.
+        the opposite of the fact. A value that holds already keeps its beginning, unless the new one
+        is earlier; `warnings` of the result say so. Raises InvalidInput if there is neither
+        `replaces` nor a key, nor a stored opposite, and NotFound if `replaces` is not stored.
         """
+        yield_now = self._deadline(request_limits)
+        warnings = self._warnings(fact, yield_now)
         if replaces is not None:
             done = self.replace_value(replaces, fact)
             return StoreOutcome(
-                done.asserted, done.updated, done.timestamp, discarded=done.discarded
+                done.asserted, done.updated, done.timestamp, (), warnings, done.discarded
             )
-        new = self._new_vocabulary(self._deadline(request_limits))
-        opposite, *keys = self._places(fact, [each for each in new if isinstance(each, Rule)])
-        if not keys and not self._intervals(fact, opposite):
+        new = self._new_vocabulary(yield_now)
+        keys = self._keys(fact.scope, [each for each in new if isinstance(each, Rule)])
+        opposite, *claims = places_of(fact, keys)
+        if not claims and not self._intervals(fact, opposite, yield_now):
             name = f"{fact.predicate}/{len(fact.args)}"
+            if not fact.positive:
+                denied = print_row(fact.predicate, fact.args, negated=False)
+                raise InvalidInput.at("fact", f"denies a fact that is not stored: {denied}")
             raise InvalidInput.at(
                 "fact",
                 f"has no older value to end: {name} has no declared @key; name the fact that it"
@@ -260,7 +277,7 @@ class MemoryMethods(TenantHandle, ABC):
             new, [fact], request_limits=request_limits, conflict="NEWEST_WINS"
         )
         return StoreOutcome(
-            outcome.asserted, outcome.updated, outcome.timestamp, discarded=outcome.discarded
+            outcome.asserted, outcome.updated, outcome.timestamp, (), warnings, outcome.discarded
         )
 
     def memory_forget(
@@ -274,8 +291,8 @@ class MemoryMethods(TenantHandle, ABC):
         """Remove facts, what was said that they are based on, and what nothing else supports.
 
         `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
-        words, which find the facts that match them, as in `memory_search`; what was said around
-        matches, and instructions that do not match, stay. Nothing is removed with `dry_run`.
+        words, which mean the facts that have more than half of them, those that have ended too.
+        The name of the user and pronouns do not count. Nothing is removed with `dry_run`.
         Removal is for good: also from the log. Raises InvalidInput and BudgetExceeded.
         """
         if not 1 <= len(about.strip()) <= len(about) <= MAX_SUBJECT_CHARS:
@@ -313,7 +330,7 @@ class MemoryMethods(TenantHandle, ABC):
             tenant.note_episodes()
             listed: list[BelievedFact] = []
             total = 0
-            for stored in _believed(tenant, budget):
+            for stored in budget.paced(_believed(tenant, budget), RELATIONS_PER_YIELD):
                 count = stored.relation.counts().visible
                 first = max(offset - total, 0)
                 total += count
@@ -325,6 +342,21 @@ class MemoryMethods(TenantHandle, ABC):
         return self._evaluated(evaluate, request_limits)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _warnings(self, fact: Fact, yield_now: YieldNow) -> tuple[str, ...]:
+        """Return a warning if a fact holds already when it is said to begin."""
+        since = fact.valid_from
+        if since is None or fact.ttl is not None:
+            return ()
+        starts = [
+            row["validFrom"]
+            for row in self._intervals(fact, None, yield_now)
+            if row["validFrom"] < since and (row["validUntil"] is None or since < row["validUntil"])
+        ]
+        text = print_row(fact.predicate, fact.args, not fact.positive)
+        return tuple(
+            f"{text} holds since {time_text(start)} and keeps this beginning" for start in starts
+        )
 
     @property
     def _user(self) -> str:
@@ -351,22 +383,11 @@ class MemoryMethods(TenantHandle, ABC):
             return PurgeTarget(facts=self._evaluated(matching, request_limits))
         if self._read_tenant().episodes.get(about) is not None:
             return PurgeTarget(episode=about)
-        request = WindowRequest(
-            max_facts=MAX_FORGOTTEN,
-            query=about,
-            asker=self._user,
-            min_relevance=MIN_RELEVANCE,
-            explain=True,
-            with_conversation=False,
-        )
-        matches = self.context(request, request_limits=request_limits).entries
-        return PurgeTarget(
-            facts=tuple(
-                (entry.scope, entry.predicate, entry.args, not entry.negated)
-                for entry in matches
-                if entry.provenance is None and entry.why is not None and entry.why["relevance"]
-            )
-        )
+
+        def meant(tenant: Tenant, budget: Budget) -> tuple[FactKey, ...]:
+            return facts_meant(tenant, about, self._user, budget)
+
+        return PurgeTarget(facts=self._evaluated(meant, request_limits))
 
 
 class _Vocabulary:
@@ -388,11 +409,13 @@ _VOCABULARY = _Vocabulary()
 
 
 def _believed(tenant: Tenant, budget: Budget) -> list[StoredRelation]:
-    """Return the relations of the base partition with facts, without texts, by predicate."""
+    """Return the relations of the base partition with facts, by predicate, without texts and the
+    data of adapters.
+    """
     relations = [
         stored
-        for stored in budget.paced(tenant.partitions(None)[0].relations())
-        if stored.schema.predicate != EPISODE and stored.relation.counts().visible
+        for stored in budget.paced(tenant.partitions(None)[0].relations(), RELATIONS_PER_YIELD)
+        if stored.schema.predicate not in _NOT_BELIEVED and stored.relation.counts().visible
     ]
     return sorted(
         relations,

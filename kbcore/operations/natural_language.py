@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.request import WindowRequest
-from kbcore.errors import InvalidInput, ModelFailed, ModelNotConfigured, RateLimited
+from kbcore.errors import Conflict, InvalidInput, ModelFailed, ModelNotConfigured, RateLimited
 from kbcore.language.evidence import EvidenceQuery, EvidenceTexts, gather
 from kbcore.language.extract import (
     ExtractedFacts,
@@ -23,7 +24,7 @@ from kbcore.language.extract import (
     judge,
 )
 from kbcore.language.messages import ROLES, Message, Source, Span, Transcript, well_formed
-from kbcore.language.reading import SignedAtom, Taken, read_statements_of, said_in
+from kbcore.language.reading import SignedAtom, Taken, as_prose, read_statements_of, said_in
 from kbcore.language.said import said_about
 from kbcore.language.speech import MAX_EARLIER_TURNS, MAX_PEOPLE, Speech, Turn
 from kbcore.language.synthesize import (
@@ -38,10 +39,11 @@ from kbcore.operations.base import TenantHandle
 from kbcore.operations.context_windows import check_request
 from kbcore.operations.episodes.episodes import Supports
 from kbcore.operations.episodes.recording import ProseLines, Recording
-from kbcore.operations.episodes.repeats import stored_before, stored_by_id
+from kbcore.operations.episodes.repeats import KnownMessages, known_messages
 from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.options import AnswerOptions
+from kbcore.state.argument_types import type_problem
 from kbcore.state.episodes.quoting import Sources
 from kbcore.state.facts import Fact, Row
 from kbcore.state.names import check_name
@@ -54,6 +56,9 @@ from kbtypes.windows import ContextDiff, Window
 
 FACTS_PER_YIELD = 100
 """Facts dated between two calls of `yield_now`: about a millisecond."""
+
+MAX_ATTEMPTS = 8
+"""Maximum number of times that a list of messages is read, if other calls store some of them."""
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
@@ -71,7 +76,7 @@ class StoredText:
     result for the prose, None if no model was called or it failed, with the reason in `failure`;
     its facts are also in `facts`. `recorded` are the ids of the episodes under which the text was
     stored, if facts were read in it. `discarded` counts the facts that a conflict strategy did not
-    store.
+    store. `forgotten` counts the messages that were left out because they were erased.
     """
 
     facts: tuple[Fact, ...] = ()
@@ -83,6 +88,7 @@ class StoredText:
     episodes: int = 0
     recorded: tuple[str, ...] = ()
     discarded: int = 0
+    forgotten: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +264,8 @@ class NaturalLanguage(TenantHandle, ABC):
         facts are valid from that time if the text states no other. The text is stored as episodes
         and is the evidence of the facts, each with its line or sentence. Of a text those with facts
         are stored, of messages all. Messages that are stored already are left out: those with the
-        id of an episode, and those without ids with which the session begins.
+        id of an episode, and those with which the list begins if they are all that its session has.
+        So are messages that were erased.
         `conflict` is the conflict strategy of the facts, INGEST_CONFLICTS by default.
 
         Raises ModelNotConfigured if the text is only prose that is skipped, ModelFailed if
@@ -289,24 +296,49 @@ class NaturalLanguage(TenantHandle, ABC):
         """Store the facts and rules of a text or of messages in a scope, all or none, as `ingest`
         does.
 
-        With `keeps_texts`, episodes and facts `said` are stored with all settings, also
-        beside what a model reads or fails to read. `vocabulary` is stored with them.
+        With `keeps_texts`, the text is prose also where it looks like a fact, and episodes and
+        facts `said` are stored with all settings, also beside what a model reads or fails to read.
+        `vocabulary` is stored with them.
         """
         self._services.refuse_on_follower()
         self._check_writable(scope)
         conflict = self._conflict_strategy(conflict)
+        reading = _TextReading(
+            scope, origin, request_limits, conflict, hint, keeps_texts, vocabulary
+        )
+        if isinstance(text, str):
+            return self._store_messages((Message(well_formed(text)),), reading, None)
+        for attempts_left in range(MAX_ATTEMPTS, 0, -1):
+            known = self._known_messages(text, reading)
+            left_out = known.stored | known.erased
+            if text and len(left_out) == len(text):
+                return StoredText(forgotten=len(known.erased))
+            messages = [each for number, each in enumerate(text) if number not in left_out]
+            check = partial(self._check_known, known, text, reading)
+            try:
+                stored = self._store_messages(messages, reading, check)
+            except _MessagesArrived:
+                if attempts_left == 1:
+                    raise
+            else:
+                return replace(stored, forgotten=len(known.erased))
+        raise AssertionError("the last attempt returns or raises")
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _store_messages(
+        self, messages: Sequence[Message], reading: _TextReading, check: Callable[[], None] | None
+    ) -> StoredText:
+        """Store the facts of new messages, or of a text if `check` is None, unless `check`, which
+        is called on the state at the write, raises.
+        """
+        scope, origin, keeps_texts = reading.scope, reading.origin, reading.keeps_texts
+        request_limits = reading.request_limits
+        is_list = check is not None
         yield_now = self._deadline(request_limits)
         now = self._services.clock.now_ms()
-        is_list = not isinstance(text, str)
-        messages = (Message(well_formed(text)),) if isinstance(text, str) else text
-        if is_list:
-            unknown = self._unknown_messages(messages, origin, request_limits, keeps_texts)
-            if messages and not unknown:
-                return StoredText()
-            messages = unknown
         transcript = self._transcript(messages, origin, yield_now)
-        is_chat = any(message.is_chat for message in paced(messages, yield_now))
-        statements = read_statements_of(transcript.text, scope, yield_now, with_rules=not is_chat)
+        statements = _statements_of(transcript, messages, reading, yield_now)
         dated_at = now if is_list else None
         recording = self._recording(transcript, origin, dated_at, yield_now, always=keeps_texts)
         extracted: ExtractedFacts | None = None
@@ -320,7 +352,7 @@ class NaturalLanguage(TenantHandle, ABC):
         if statements.unread and model is not None:
             prose = ProseLines(transcript.text, statements.unread, yield_now)
             speech = self._speech(transcript, recording, origin.session, prose.spans)
-            options = ExtractionOptions(scope, context=hint)
+            options = ExtractionOptions(scope, context=reading.hint)
             try:
                 extracted, new = self._extracted(model, prose.text, speech, options, request_limits)
             except (ModelFailed, RateLimited) as error:
@@ -338,30 +370,23 @@ class NaturalLanguage(TenantHandle, ABC):
                 " prose as it is"
             )
         if statements.unread and is_kept:
-            utterances = said_in(transcript, statements.unread, scope, now, yield_now)
-            for fact, span in utterances:
-                if _signed_atom(fact) not in statements.spans:  # else it was said twice at once
-                    statements.facts.append(fact)
-                    episodes += 1
-                statements.place(fact, span)
+            episodes = _add_said(statements, transcript, scope, now, yield_now)
         if episodes and not is_list:
             recording = self._recording(transcript, origin, now, yield_now, always=keeps_texts)
         evidence = _Evidence(transcript, recording, statements.spans, now, is_whole=is_list)
-        statements.rules += vocabulary
-        done = self._store_read(statements, extracted, new, (evidence, request_limits, conflict))
+        statements.rules += reading.vocabulary
+        done = self._store_read(statements, extracted, new, (evidence, reading, check))
         return replace(done, episodes=episodes, failure=failure)
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def _store_read(
         self,
         statements: Taken,
         extracted: ExtractedFacts | None,
         new: list[Fact],
-        recorded: tuple[_Evidence, RequestLimits | None, str],
+        recorded: tuple[_Evidence, _TextReading, Callable[[], None] | None],
     ) -> StoredText:
-        evidence, request_limits, conflict = recorded
-        yield_now = self._deadline(request_limits)
+        evidence, reading, check = recorded
+        yield_now = self._deadline(reading.request_limits)
         parsed = (
             set()
             if extracted is None
@@ -374,6 +399,7 @@ class NaturalLanguage(TenantHandle, ABC):
         asserted = discarded = 0
         known = [fact for fact in listed if fact not in new_facts]
         supports, facts = evidence.supports([*statements.facts, *new_facts], known, yield_now)
+        supports = replace(supports, check=check)
         if extracted is not None:
             supports = replace(supports, ended=tuple(extracted.ended))
         dated = tuple(facts[: len(statements.facts)])
@@ -382,8 +408,8 @@ class NaturalLanguage(TenantHandle, ABC):
                 statements.rules,
                 facts,
                 supports=supports,
-                request_limits=request_limits,
-                conflict=conflict,
+                request_limits=reading.request_limits,
+                conflict=reading.conflict,
             )
             rules, asserted = stored.rules, stored.asserted
             discarded = stored.discarded
@@ -437,34 +463,40 @@ class NaturalLanguage(TenantHandle, ABC):
             yield_now=yield_now,
         )
 
-    def _unknown_messages(
-        self,
-        messages: Sequence[Message],
-        source: Source,
-        request_limits: RequestLimits | None,
-        keeps_texts: bool,
-    ) -> Sequence[Message]:
-        """Return the messages that are not stored yet; raise AlreadyExists for an id of another
-        content.
+    def _known_messages(self, messages: Sequence[Message], reading: _TextReading) -> KnownMessages:
+        """Return the messages that are stored already or were erased; raise AlreadyExists for an id
+        of another content.
         """
-        yield_now = self._deadline(request_limits)
-        transcript = self._transcript(messages, source, yield_now)
-        recording = self._recording(transcript, source, None, yield_now, always=keeps_texts)
-        if recording is None:
-            return messages
+        origin = reading.origin
+        yield_now = self._deadline(reading.request_limits)
         has_ids = any(message.id is not None for message in paced(messages, yield_now))
-        if not has_ids and source.session is None:
-            return messages
+        if not has_ids and origin.session is None and not self._read_tenant().erased:
+            return KnownMessages()
+        transcript = self._transcript(messages, origin, yield_now)
+        recording = self._recording(transcript, origin, None, yield_now, always=reading.keeps_texts)
+        if recording is None:
+            return KnownMessages()
 
-        def evaluate(tenant: Tenant, budget: Budget) -> set[int]:
-            if has_ids:
-                return stored_by_id(recording, messages, tenant, budget)
-            tenant.note_episodes()
-            in_session = tenant.episodes.in_session(str(source.session))
-            return stored_before(recording, in_session, budget)
+        def evaluate(tenant: Tenant, budget: Budget) -> KnownMessages:
+            known = known_messages(recording, messages, origin.session, tenant, budget)
+            known.version = tenant.episodes.version
+            known.recording = recording
+            return known
 
-        stored = self._evaluated(evaluate, request_limits)
-        return [each for number, each in enumerate(messages) if number not in stored]
+        return self._evaluated(evaluate, reading.request_limits)
+
+    def _check_known(
+        self, known: KnownMessages, messages: Sequence[Message], reading: _TextReading
+    ) -> None:
+        """Raise _MessagesArrived if other messages of a list are known now than before."""
+        tenant = self._read_tenant()
+        if known.recording is None or tenant.episodes.version == known.version:
+            return
+        with self._budget(reading.request_limits) as budget:
+            session = reading.origin.session
+            now = known_messages(known.recording, messages, session, tenant, budget)
+        if (now.stored, now.erased) != (known.stored, known.erased):
+            raise _MessagesArrived("messages of the session were stored by another call")
 
     def _model(self) -> LanguageModel:
         model = self._services.model
@@ -508,7 +540,7 @@ class NaturalLanguage(TenantHandle, ABC):
                 answers = self._answers(tenant, Literal(atom), one_answer, budget)
                 return [row for _, partition_rows in answers for row in partition_rows]
 
-            return judge(extracted, rows, start_of)
+            return judge(extracted, rows, start_of, partial(type_problem, tenant.rules))
 
         judgement = self._evaluated(judged, request_limits)
         extracted.facts, extracted.ended = judgement.usable, judgement.ended
@@ -595,6 +627,23 @@ class NaturalLanguage(TenantHandle, ABC):
         return proofs[0]["proof"]["step"]["rule"], facts
 
 
+class _MessagesArrived(Conflict):
+    """Messages of a list were stored, or erased, while it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TextReading:
+    """The arguments of `store_text` about reading and storing texts or messages."""
+
+    scope: str | None
+    origin: Source
+    request_limits: RequestLimits | None
+    conflict: str
+    hint: str | None
+    keeps_texts: bool
+    vocabulary: Sequence[Definition]
+
+
 @dataclass(frozen=True, slots=True)
 class _Evidence:
     """The places of facts in a text: they give the facts their time, and their evidence if the text
@@ -635,3 +684,29 @@ class _Evidence:
 
 def _signed_atom(fact: Fact) -> tuple[str, tuple[str, ...], bool]:
     return fact.predicate, fact.args, fact.positive
+
+
+def _statements_of(
+    transcript: Transcript,
+    messages: Sequence[Message],
+    reading: _TextReading,
+    yield_now: YieldNow,
+) -> Taken:
+    """Return the facts and rules of a transcript; the lines that are prose remain unread."""
+    if reading.keeps_texts:
+        return as_prose(transcript.text, yield_now)
+    is_chat = any(message.is_chat for message in paced(messages, yield_now))
+    return read_statements_of(transcript.text, reading.scope, yield_now, with_rules=not is_chat)
+
+
+def _add_said(
+    statements: Taken, transcript: Transcript, scope: str | None, now: int, yield_now: YieldNow
+) -> int:
+    """Add the unread lines of a transcript as facts `said`; return the number of new facts."""
+    added = 0
+    for fact, span in said_in(transcript, statements.unread, scope, now, yield_now):
+        if _signed_atom(fact) not in statements.spans:  # else it was said twice at once
+            statements.facts.append(fact)
+            added += 1
+        statements.place(fact, span)
+    return added

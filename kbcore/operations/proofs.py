@@ -10,7 +10,13 @@ from typing import Any, TypeAlias
 from kbcore.errors import InvalidInput
 from kbcore.operations.base import TenantHandle
 from kbcore.proofs.answers import body_proofs, proofs
-from kbcore.proofs.candidates import TRUE, WhyNot
+from kbcore.proofs.candidates import FALSE, TRUE, WhyNot
+from kbcore.proofs.how_to import (
+    MAX_PROPOSALS,
+    HowToOptions,
+    HowToSearch,
+    vocabulary_of,
+)
 from kbcore.proofs.shapes import ProofLimits, ProofOptions
 from kbcore.proofs.text import no_answer, proof_text
 from kbcore.proofs.why_not import (
@@ -21,6 +27,7 @@ from kbcore.proofs.why_not import (
     WhyNotSearch,
     low_confidence,
 )
+from kbcore.proofs.worlds import world_of
 from kbcore.reason.analysis import plan_data
 from kbcore.reason.budget import Budget
 from kbcore.reason.options import DEFAULT_OPTIONS, AnswerOptions
@@ -28,6 +35,7 @@ from kbcore.reason.plan_text import plan_text
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.printer import print_item
+from kbtypes.how_to import HowTo
 
 WriteProofs: TypeAlias = "Callable[[Iterable[dict[str, Any]], Callable[[], None]], list[bytes]]"
 """Function that encodes an iterator of proofs as parts of a JSON array.
@@ -57,7 +65,7 @@ class Proofs(TenantHandle):
         def evaluate(tenant: Tenant, budget: Budget) -> list[dict[str, Any]]:
             return list(self._proofs(tenant, literal, options, limits, budget))
 
-        return self._evaluated(evaluate, options.request_limits, None, "prove", (literal,))
+        return self._evaluated(evaluate, options.request_limits, None, "prove", (literal,), options)
 
     def prove_json(
         self,
@@ -76,7 +84,7 @@ class Proofs(TenantHandle):
             with closing(self._proofs(tenant, literal, options, limits, budget)) as shaped_proofs:
                 return write(shaped_proofs, budget.yield_now)
 
-        return self._evaluated(evaluate, options.request_limits, None, "prove", (literal,))
+        return self._evaluated(evaluate, options.request_limits, None, "prove", (literal,), options)
 
     def explain(
         self,
@@ -131,6 +139,33 @@ class Proofs(TenantHandle):
             else:
                 result = self._why_not(tenant, item, replace(options, limit=limit), budget, search)
             return search.completed(result, body, options.scope)
+
+        return self._evaluated(evaluate, options.request_limits, None, "prove", body)
+
+    def how_to(
+        self,
+        body: Sequence[BodyItem],
+        how: HowToOptions,
+        options: AnswerOptions = DEFAULT_OPTIONS,
+    ) -> HowTo:
+        """Return the smallest changes of facts that would make a goal true or false in a scope.
+
+        Of `options`, the scope and the limits of the request apply. Each proposal is evaluated in
+        an overlay, as a preview is; nothing is stored. A search that meets a limit is cut short,
+        not refused. Raises InvalidInput, BudgetExceeded if it cannot be decided whether the goal
+        holds, and UnsafeRule as `explain` does.
+        """
+        self._check_writable(options.scope)
+        _check_how_to(how, options)
+
+        def evaluate(tenant: Tenant, budget: Budget) -> HowTo:
+            now, reasoner = tenant.at(self._services.clock.now_ms()), self._services.reasoner
+            partition = self._partitions(tenant, options.scope)[0]
+            vocabulary, constants = vocabulary_of(
+                reasoner(tenant), partition, body, how.changing, now
+            )
+            with world_of(tenant, options.scope, reasoner, now, constants) as world:
+                return HowToSearch(world, vocabulary, budget, how).result(body)
 
         return self._evaluated(evaluate, options.request_limits, None, "prove", body)
 
@@ -196,6 +231,7 @@ class Proofs(TenantHandle):
         """Yield the proofs of the answers of a literal."""
         reasoner = self._services.reasoner(tenant)
         for partition, rows in self._answers(tenant, literal, options, budget):
+            budget.answers += len(rows)
             yield from proofs(reasoner, partition, literal, rows, limits, budget, options.as_of)
 
     def _body_proofs(
@@ -246,3 +282,18 @@ class Proofs(TenantHandle):
             )
         config = self._services.config
         return proof.limits(config.proof_nodes, config.proof_depth)
+
+
+def _check_how_to(how: HowToOptions, options: AnswerOptions) -> None:
+    if how.make not in (TRUE, FALSE):
+        raise InvalidInput.at("make", f"must be '{TRUE}' or '{FALSE}'")
+    if not 1 <= how.limit <= MAX_PROPOSALS:
+        raise InvalidInput.at("limit", f"must be from 1 to {MAX_PROPOSALS} proposals")
+    for name, value in (
+        ("asOf", options.as_of),
+        ("offset", options.offset or None),
+        ("minConfidence", options.min_confidence),
+        ("includeUndefined", options.include_undefined or None),
+    ):
+        if value is not None:
+            raise InvalidInput.at(name, "does not apply to 'howTo'")

@@ -33,9 +33,11 @@ from kbcore.reason.stored_facts import StoredPattern
 from kbcore.search.neighbours import FactsAround, NeighbourOptions, NeighbourSearch
 from kbcore.state.facts import Row
 from kbcore.state.partition import FactsThen, Partition, StoredRelation
+from kbcore.state.rule_sets import CapturedSet, captured_set
 from kbcore.state.rulebook import ParsedDeclaration, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import Engine
+from kbplanner.evaluate.deferred import DeferredRows
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Term, Variable
 from kbplanner.passes.check import counterpart
 
@@ -51,11 +53,12 @@ EXPORTED_ROWS = 1000
 
 
 class Contents(NamedTuple):
-    """The facts, as rows, the rules and the declarations of a knowledge base at one time."""
+    """The facts, as rows, the rules, declarations and rule sets of a knowledge base at one time."""
 
     facts: Iterator[Row]
     rules: list[ParsedRule]
     declarations: list[ParsedDeclaration]
+    rule_sets: list[CapturedSet]
 
 
 class Queries(TenantHandle):
@@ -76,9 +79,11 @@ class Queries(TenantHandle):
 
         def evaluate(tenant: Tenant, budget: Budget) -> list[Row]:
             answers = self._answers(tenant, literal, options, budget)
-            return [row for _, rows in answers for row in rows]
+            rows = [row for _, part in answers for row in part]
+            budget.answers += len(rows)
+            return rows
 
-        return self._evaluated(evaluate, options.request_limits, notes, "ask", (literal,))
+        return self._evaluated(evaluate, options.request_limits, notes, "ask", (literal,), options)
 
     def infer_json(
         self,
@@ -104,9 +109,11 @@ class Queries(TenantHandle):
                 if parts is not None:
                     return parts
             answers = self._answers(tenant, literal, options, budget)
-            return [write([row for _, rows in answers for row in rows], budget.yield_now)]
+            rows = [row for _, part in answers for row in part]
+            budget.answers += len(rows)
+            return [write(rows, budget.yield_now)]
 
-        return self._evaluated(evaluate, options.request_limits, notes, "ask", (literal,))
+        return self._evaluated(evaluate, options.request_limits, notes, "ask", (literal,), options)
 
     def infer_table(
         self,
@@ -130,16 +137,18 @@ class Queries(TenantHandle):
                 )
                 if answers is not None:
                     symbols, count, absence = answers
+                    budget.answers += count
                     further = [metadata_column(ABSENCE, count)] if absence and count else []
                     return table_of_symbols(
                         tenant.engine, symbols, count, atom.arity, variables, further=further
                     )
             listed = self._answers(tenant, literal, options, budget)
             rows = [row for _, part in listed for row in part]
+            budget.answers += len(rows)
             scoped = options.scope == ALL_SCOPES
             return table_of_rows(rows, variables, scoped=scoped, paced=budget.paced)
 
-        return self._evaluated(evaluate, options.request_limits, notes, "ask", (literal,))
+        return self._evaluated(evaluate, options.request_limits, notes, "ask", (literal,), options)
 
     def query_table(
         self,
@@ -255,7 +264,7 @@ class Queries(TenantHandle):
         return self._slow_goals(tenant).slowest(self._services.clock.now_ms())
 
     def contents(self, scope: str | None = ALL_SCOPES) -> Contents:
-        """Return all facts, rules and declarations of a scope, or of every scope, as of this call.
+        """Return what a scope, or every scope, has stored, as of this call.
 
         The facts are those valid now or later, not expired ones. They are converted to rows while
         the iterator is read, without holding a lock. The rules are those of the scope itself.
@@ -272,7 +281,12 @@ class Queries(TenantHandle):
             declared = [
                 each for each in tenant.rules.declarations() if scope in (ALL_SCOPES, each.scope)
             ]
-        return Contents(_rows_of(engine, captured), rules, declared)
+            rule_sets = [
+                captured_set(tenant.rule_sets, each)
+                for each in tenant.rule_sets.all()
+                if scope in (ALL_SCOPES, each.scope)
+            ]
+        return Contents(_rows_of(engine, captured), rules, declared, rule_sets)
 
     def aggregate(
         self,
@@ -358,26 +372,34 @@ class Queries(TenantHandle):
         def evaluate(tenant: Tenant, budget: Budget) -> SymbolAnswers:
             result = SymbolAnswers(tenant.engine, arity)
             reasoner = self._services.reasoner(tenant)
-            for partition in self._partitions(tenant, options.scope):
+            partitions = self._partitions(tenant, options.scope)
+            deferred = DeferredRows() if len(partitions) == 1 and end is None else None
+            for partition in partitions:
                 first = None if end is None else end - len(result)
                 if first == 0:
                     break
                 goal_options = GoalOptions(
-                    options.as_of, first, returns_all=returns_all and first is None
+                    options.as_of,
+                    first,
+                    returns_all=returns_all and first is None,
+                    deferred=deferred,
                 )
                 rows, count = solve(reasoner, partition, budget, goal_options)
-                if first is not None and first < count:
-                    rows, count = rows[: first * arity], first
-                result.append(partition.name, rows, count)
+                if deferred is not None and deferred.is_used:
+                    result.defer(partition.name, deferred, count)
+                else:
+                    if first is not None and first < count:
+                        rows, count = rows[: first * arity], first
+                    result.append(partition.name, rows, count)
                 if returns_all:
                     budget.check_answers(len(result))
             result.warnings = budget.notes.warnings
+            if options.offset:
+                result.skip(options.offset)
+            budget.answers += len(result)
             return result
 
-        result = self._evaluated(evaluate, options.request_limits, None, "ask", goal)
-        if options.offset:
-            result.skip(options.offset)
-        return result
+        return self._evaluated(evaluate, options.request_limits, None, "ask", goal, options)
 
 
 def _needs_rows(literal: Literal, options: AnswerOptions) -> bool:

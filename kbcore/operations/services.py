@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kbcore.durable.transactions import Transactions
     from kbcore.errors import BudgetExceeded
     from kbcore.llm.model import LanguageModel
+    from kbcore.operations.decision_log import DecisionLog
     from kbcore.operations.transaction import TransactionKB
     from kbcore.plug.manager import Plugins
     from kbcore.plug.ports import LogStore, SalienceScorer
@@ -102,6 +103,10 @@ class Services(Protocol):
     @property
     def reports_goals(self) -> bool:
         """True when a plugin listens to answered goals."""
+
+    @property
+    def decisions(self) -> DecisionLog | None:
+        """The log of decisions, or None if none is set."""
 
     @property
     def slots(self) -> Slots:

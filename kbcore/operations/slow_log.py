@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Any
 
 from kbcore.errors import KBError
+from kbcore.operations.evaluated_goal import EvaluatedGoal
 from kbcore.reason.analysis import plan_data
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
@@ -33,16 +34,6 @@ PLAN_MS = 1000
 _PLAN_CHARS = 4000
 
 log = logging.getLogger("kbcore.slow")
-
-
-@dataclass(frozen=True, slots=True)
-class SlowRun:
-    """A goal that took long: the kind of read, its duration and its budget."""
-
-    kind: str
-    goal: Sequence[BodyItem]
-    seconds: float
-    budget: Budget
 
 
 MIN_LISTED_MS = 10
@@ -80,7 +71,7 @@ class SlowGoals:
         self._goals: dict[tuple[str, str], ListedGoal] = {}
         self._lock = Lock()
 
-    def add(self, slow: SlowRun, error: BaseException | None, now: int) -> None:
+    def add(self, slow: EvaluatedGoal, now: int) -> None:
         """Add a run of a goal that ended now (epoch milliseconds)."""
         text = _text_of(slow.goal)
         new = ListedGoal(
@@ -89,7 +80,7 @@ class SlowGoals:
             slow.kind,
             round(slow.seconds * 1000, 2),
             slow.budget.rows_made,
-            "answered" if error is None else type(error).__name__,
+            slow.outcome,
             now,
         )
         key = new.goal, new.kind
@@ -129,9 +120,7 @@ def _text_of(goal: Sequence[BodyItem]) -> str:
     return text
 
 
-def log_slow_goal(
-    reasoner: Reasoner, slow: SlowRun, plan_budget: Budget, error: BaseException | None
-) -> None:
+def log_slow_goal(reasoner: Reasoner, slow: EvaluatedGoal, plan_budget: Budget) -> None:
     """Log a slow goal and the error that ended it, if any, with its plan.
 
     The caller holds the tenant's read lock.
@@ -144,7 +133,7 @@ def log_slow_goal(
         "ms": round(slow.seconds * 1000, 2),
         "limitMs": slow.budget.timeout_ms,
         "rowsMade": slow.budget.rows_made,
-        "outcome": "answered" if error is None else type(error).__name__,
+        "outcome": slow.outcome,
         "goal": ", ".join(_shape(item) for item in slow.goal),
         "plan": _plan(reasoner, slow.goal, plan_budget),
     }

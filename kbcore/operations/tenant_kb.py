@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
-from kbcore.branching.places import ScopePlace, places_of
+from kbcore.branching.impact import ImpactGoal, ImpactOutcome, impact_of
+from kbcore.branching.places import Keys, ScopePlace, keys_of
 from kbcore.branching.preview import DEFAULT_LISTED, Proposal, TruthPreview, staged
 from kbcore.context.proofs.violations import SCHEMA
-from kbcore.durable.transactions import apply_to_overlay
 from kbcore.errors import (
     BudgetExceeded,
     Conflict,
@@ -21,15 +22,22 @@ from kbcore.errors import (
     RateLimited,
 )
 from kbcore.language.rule_review import Known, check_programs, known_predicates
-from kbcore.operations.conflicts import KEEP_BOTH, ConflictResolver, Constraints, StoredConstraints
+from kbcore.operations.conflicts import (
+    KEEP_BOTH,
+    ConflictResolver,
+    Constraints,
+    StoredConstraints,
+    StoredFacts,
+)
 from kbcore.operations.context_windows import ContextWindows
 from kbcore.operations.episodes.correction import Corrections
-from kbcore.operations.episodes.episodes import Supports
+from kbcore.operations.episodes.episodes import Supports, refuse_other_content
 from kbcore.operations.history.fact_history import FactHistories
 from kbcore.operations.memory import MemoryMethods
 from kbcore.operations.natural_language import NaturalLanguage
 from kbcore.operations.proofs import Proofs
 from kbcore.operations.queries import Queries
+from kbcore.operations.rule_sets import RuleSetMethods, set_heads
 from kbcore.operations.salience import SalienceMethods
 from kbcore.operations.scopes import ScopeMethods
 from kbcore.operations.scripts import (
@@ -46,6 +54,7 @@ from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.external.predicates import EXTERNAL_PROBLEMS
 from kbcore.reason.predicates import predicates
 from kbcore.retraction.cascade import Consequences
+from kbcore.state.argument_types import check_arguments
 from kbcore.state.changes import (
     AddEpisodes,
     AddEvidence,
@@ -55,15 +64,19 @@ from kbcore.state.changes import (
     Change,
     Declare,
     Delta,
+    EndedFact,
     EndFacts,
     RetractFact,
     RetractPattern,
     RetractRule,
 )
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, Row
+from kbcore.state.overlay import apply_to_overlay
+from kbcore.state.rule_sets import BY_HAND, item_key
 from kbcore.state.rulebook import (
     RULES_PER_YIELD,
     ParsedInput,
+    ParsedMask,
     ParsedPhrase,
     ParsedRule,
     RulesOutcome,
@@ -76,10 +89,11 @@ from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.check.lint import lint
 from kbplanner.check.texts import GOAL, KINDS, PROGRAM, StoredProgram, check_goal
 from kbplanner.evaluate.evaluate import goal_pattern
-from kbplanner.ir.inputs import Input, input_problem
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.limits import shortened
+from kbplanner.ir.masks import Mask
 from kbplanner.ir.modes import NO_MODES, Modes
-from kbplanner.ir.phrases import Declaration, Definition, phrase_problem
+from kbplanner.ir.phrases import Declaration, Definition, declaration_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
 from kbplanner.pacing import YieldNow, paced, yielding
 from kbplanner.passes.check import check_rule
@@ -88,6 +102,9 @@ from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.parser import check_goal_size
 from kbplanner.syntax.printer import print_row
 from kbtypes.results import Finding, RetractOutcome
+from kbtypes.rule_sets import Impact
+
+Declared = TypeVar("Declared", ParsedPhrase, ParsedInput, ParsedMask)
 
 FACTS_PER_YIELD = 2000
 """Facts examined between two calls of `yield_now`: about a millisecond."""
@@ -104,6 +121,7 @@ class TenantKB(
     NaturalLanguage,
     FactHistories,
     MemoryMethods,
+    RuleSetMethods,
 ):
     """Facts, rules and answers of one tenant.
 
@@ -197,42 +215,35 @@ class TenantKB(
                     (fact.predicate, len(fact.args))
                     for fact in paced(facts, yield_now, FACTS_PER_YIELD)
                 ),
+                *((each.predicate, each.arity) for each in declarations if isinstance(each, Input)),
                 *defined,
             ),
             yield_now,
         )
         if self._services.predicates is not None:
-            heads = (
-                (rule.head.predicate, rule.head.arity)
-                for rule in paced(own, yield_now, FACTS_PER_YIELD)
-                if rule.head.positive
-            )
-            asserted = (
-                (fact.predicate, len(fact.args))
-                for fact in paced(facts, yield_now, FACTS_PER_YIELD)
-                if fact.positive
-            )
-            self._services.predicates.check_new((*heads, *asserted))
+            signatures = _positive_signatures(own, facts, yield_now)
+            self._services.predicates.check_new(tuple(signatures))
         stored = tuple(stored_rule(rule) for rule in paced(own, yield_now, RULES_PER_YIELD))
         every = chain(rules, facts)
         for scope in {each.scope for each in paced(every, yield_now, FACTS_PER_YIELD)}:
             self._check_writable(scope)
-        changes: list[Change] = [AssertRules(stored)] if own else []
-        if episodes:
-            changes.insert(0, AddEpisodes(episodes))
-        if supports is not None and supports.known:
-            changes.append(AddEvidence(supports.known))
-        if supports is not None and supports.ended:
-            changes.append(EndFacts(supports.ended))
-        if declarations:
-            changes.append(Declare(tuple(declarations)))
+        changes = _definition_changes(stored, declarations, supports)
         if not facts and not changes:
             changes.append(AssertFacts(()))
 
         cycles: list[tuple[str, ...]] = []
 
         def check() -> None:
-            cycles[:] = self._read_tenant().rules.check(stored, self._modes(), yield_now)
+            if supports is not None and supports.check is not None:
+                supports.check()
+            tenant = self._read_tenant()
+            for each in paced(episodes, yield_now, FACTS_PER_YIELD):
+                known = tenant.episodes.get(each.id)
+                if (
+                    known is not None
+                ):  # its time may differ: it is now for each of two calls at once
+                    refuse_other_content(replace(each, at=None), known)
+            cycles[:] = tenant.rules.check(stored, self._modes(), yield_now)
 
         def commit(of_facts: tuple[Change, ...], check_facts: Callable[[], None] | None) -> Delta:
             def checks() -> None:
@@ -247,12 +258,13 @@ class TenantKB(
         elif conflict == KEEP_BOTH:
             delta = commit((AssertFacts(tuple(facts)),), None)
         else:
-            delta = self._resolver(conflict, own, yield_now).write(facts, commit)
+            ended = () if supports is None else supports.ended
+            delta = self._resolver(conflict, own, yield_now, ended).write(facts, commit)
         warnings += self._read_tenant().rules.endless(stored, self._services.yield_now)
         warnings += [
             RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
         ]
-        texts = warning_texts((*warnings, *later))
+        texts = tuple(each.text for each in (*warnings, *later))
         of_rules = iter(stored)
         definitions = tuple(
             next(of_rules) if isinstance(each, Rule) else stored_declaration(each) for each in rules
@@ -364,7 +376,8 @@ class TenantKB(
     ) -> StoredDefinition:
         """Remove a rule, given by its id or as an equal rule, or a declaration by its id.
 
-        The id of a phrase is `@name/arity`, of an input `@name/arity input`. Raises NotFound.
+        The id of a phrase is `@name/arity`, of an input `@name/arity input`. What a rule set
+        contains too stays stored. Raises NotFound, and Conflict if only rule sets contain it.
         """
         if (id is None) == (rule is None):
             raise InvalidInput(
@@ -378,14 +391,23 @@ class TenantKB(
         target = change.scope, change.id
 
         def check() -> None:
-            rules = self._read_tenant().rules
-            if (rules.declaration(*target) or rules.get(*target)) is None:
+            tenant = self._read_tenant()
+            stored = tenant.rules.declaration(*target) or tenant.rules.get(*target)
+            if stored is None:
                 raise NotFound(f"no rule '{change.id}'", {"id": change.id, "scope": change.scope})
+            known[:] = [stored]
+            owners = tenant.rule_sets.owners(change.scope, item_key(stored))
+            if owners and BY_HAND not in owners:
+                names = tenant.rule_sets.sets_of(change.scope, item_key(stored))
+                raise Conflict(
+                    f"the rule '{change.id}' is in the rule set '{names[0]}': deploy it without the"
+                    " rule",
+                    {"id": change.id, "ruleSets": names},
+                )
 
-        delta = self._commit((change,), check=check)
-        return (
-            delta.declarations_removed[0] if delta.declarations_removed else delta.rules_removed[0]
-        )
+        known: list[StoredDefinition] = []
+        self._commit((change,), check=check)
+        return known[0]
 
     # -- reads -------------------------------------------------------------------------------------
 
@@ -413,10 +435,14 @@ class TenantKB(
             raise InvalidInput.at("kind", f"must be one of {', '.join(KINDS)}")
         self._check_writable(scope)
         yield_now = self._deadline(request_limits)
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            sets = set_heads(tenant.rule_sets, scope, yield_now)
         stored = StoredProgram(
             {name: frozenset(arities) for name, arities in self.known_predicates().items()},
             tuple(each.rule for each in self.rules()),
             self._modes(),
+            {name: frozenset(names) for name, names in sets.items()},
         )
         with yielding(yield_now):
             if kind == GOAL:
@@ -436,11 +462,13 @@ class TenantKB(
 
         Nothing is stored. Each list has at most `limit` elements; the counts are complete, unless
         the preview is `truncated` because the budget ended it. Raises NotFound for an unknown rule,
-        and InvalidInput as `assert_rules` does.
+        and InvalidInput as `assert_rules` does and for facts with arguments of wrong types.
         """
         deadline = self._deadline(request_limits)
         for scope in proposal.scopes(deadline):
             self._check_writable(scope)
+        tenant, asserted = self._read_tenant(), AssertFacts(proposal.facts)
+        check_arguments(tenant, (asserted,), self._services.clock.now_ms(), deadline)
         warnings, later = self._rule_warnings(
             proposal.rules,
             {(fact.predicate, len(fact.args)) for fact in paced(proposal.facts, deadline)},
@@ -453,13 +481,28 @@ class TenantKB(
                 external = self._services.predicates
                 with staged(tenant, proposal, now, budget, external) as stage:
                     warnings += stage.warnings
-                    asserted = (AssertFacts(proposal.facts),)
-                    apply_to_overlay(stage.overlay, asserted, now, budget.yield_now)
+                    apply_to_overlay(stage.overlay, (asserted,), now, budget.yield_now)
                     stage.compare(limit, budget, outcome)
         except BudgetExceeded:
             outcome.truncated = True
         outcome.warnings = [*warnings, *later]
         return outcome
+
+    def _impact(self, proposal: Proposal, scope: str | None, goals: Sequence[ImpactGoal]) -> Impact:
+        """Implement `RuleSetMethods._impact`."""
+        external = self._services.predicates
+
+        def evaluate(tenant: Tenant, budget: Budget) -> Impact:
+            now = tenant.at(self._services.clock.now_ms())
+            with staged(tenant, proposal, now, budget, external) as stage:
+                asserted = (AssertFacts(proposal.facts),)
+                apply_to_overlay(stage.overlay, asserted, now, budget.yield_now)
+                return impact_of(stage, scope, goals, self._services.reasoner, budget)
+
+        try:
+            return self._evaluated(evaluate, None)
+        except BudgetExceeded:  # before anything was compared
+            return ImpactOutcome(truth=TruthPreview(truncated=True)).written()
 
     def known_predicates(self) -> Known:
         """Return the predicates of every partition with their arities."""
@@ -478,27 +521,26 @@ class TenantKB(
 
     def phrases(self, scope: str | None = ALL_SCOPES) -> list[ParsedPhrase]:
         """Return the declared phrases in their order, of all partitions or those used in one."""
-        tenant = self._read_tenant()
-        with tenant.lock.read():
-            return [
-                each
-                for each in tenant.rules.declarations()
-                if isinstance(each, ParsedPhrase)
-                and (scope == ALL_SCOPES or each.scope in (None, scope))
-            ]
+        return self._declared(ParsedPhrase, scope)
 
     def inputs(self, scope: str | None = ALL_SCOPES) -> list[ParsedInput]:
         """Return the declared inputs in their order, of all partitions or those used in one."""
+        return self._declared(ParsedInput, scope)
+
+    def masks(self, scope: str | None = ALL_SCOPES) -> list[ParsedMask]:
+        """Return the declared masks in their order, of all partitions or those used in one."""
+        return self._declared(ParsedMask, scope)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _declared(self, kind: type[Declared], scope: str | None) -> list[Declared]:
         tenant = self._read_tenant()
         with tenant.lock.read():
             return [
                 each
                 for each in tenant.rules.declarations()
-                if isinstance(each, ParsedInput)
-                and (scope == ALL_SCOPES or each.scope in (None, scope))
+                if isinstance(each, kind) and (scope == ALL_SCOPES or each.scope in (None, scope))
             ]
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def _modes(self) -> Modes:
         """Return the modes of the predicates that plugins provide."""
@@ -606,29 +648,46 @@ class TenantKB(
         )
 
     def _resolver(
-        self, conflict: str, new_rules: Sequence[Rule], yield_now: YieldNow
+        self,
+        conflict: str,
+        new_rules: Sequence[Rule],
+        yield_now: YieldNow,
+        ended: Sequence[EndedFact] = (),
     ) -> ConflictResolver:
-        """Return the writer of facts of a strategy; `new_rules` are stored with the facts."""
+        """Return the writer of facts of a strategy; `new_rules` are stored with the facts, and
+        `ended` end with them: one that ends before it begins was never true and is no rival.
+        """
+        ends = {each.key: each.until for each in ended if each.until is not None}
+
+        def is_rival(row: Row) -> bool:
+            key = row["scope"], row["predicate"], tuple(row["args"]), not row["negated"]
+            return key not in ends or row["validFrom"] < ends[key]
+
         return ConflictResolver(
             conflict,
             self._services.plugins.conflict_strategies(),
-            self._intervals,
-            lambda fact: self._places(fact, new_rules),
+            StoredFacts(
+                lambda scope: self._keys(scope, new_rules),
+                lambda fact, claim: list(filter(is_rival, self._intervals(fact, claim, yield_now))),
+                self._state,
+            ),
             self._constraints(),
             self._services.clock,
             yield_now,
         )
 
-    def _places(self, fact: Fact, new_rules: Sequence[Rule]) -> list[ScopePlace]:
-        """Return the places that a fact takes under the stored rules and new ones, that of its
-        opposite first.
-        """
+    def _state(self) -> tuple[Tenant, int]:
+        """Return what identifies the stored facts and rules: equal as long as they are the same."""
+        tenant = self._read_tenant()
+        return tenant, tenant.version
+
+    def _keys(self, scope: str | None, new_rules: Sequence[Rule]) -> Keys:
+        """Return the keys of a scope that stored rules and new ones declare."""
         tenant = self._read_tenant()
         with tenant.lock.read():
-            rules = tenant.rules.visible(fact.scope)
+            rules = tenant.rules.visible(scope)
         known = rules.rules if SCHEMA in rules.derived else ()
-        new = (rule for rule in new_rules if rule.scope in (None, fact.scope))
-        return list(places_of(fact, chain(known, new)))
+        return keys_of(chain(known, (rule for rule in new_rules if rule.scope in (None, scope))))
 
     def _check_intervals(self, facts: Sequence[Fact], yield_now: YieldNow) -> None:
         """Raise InvalidInput for a fact whose interval is empty.
@@ -641,7 +700,8 @@ class TenantKB(
                 continue
             if start is None and until <= self._services.clock.now_ms():
                 start = max(
-                    (row["validFrom"] for row in self._intervals(fact, None)), default=until
+                    (row["validFrom"] for row in self._intervals(fact, None, yield_now)),
+                    default=until,
                 )
             if start is not None and until <= start:
                 text = print_row(fact.predicate, fact.args, not fact.positive)
@@ -651,38 +711,65 @@ class TenantKB(
                     f" {shortened(text)}",
                 )
 
-    def _intervals(self, fact: Fact, claim: ScopePlace | None) -> list[Row]:
+    def _intervals(self, fact: Fact, claim: ScopePlace | None, yield_now: YieldNow) -> list[Row]:
         """Return a row for each interval of the rivals of a fact at a place, or (None) of the fact
         itself, the oldest interval of a fact first.
         """
         positive = fact.positive if claim is None else claim.sign_of_rivals(fact)
-        pattern = fact.args if claim is None else claim.pattern
-        with self._reads(None) as (tenant, budget):
+        tenant = self._read_tenant()
+        with tenant.lock.read():
             (partition,) = self._partitions(tenant, fact.scope)
-            symbols = goal_pattern(pattern, tenant.find)
             stored = partition.named(fact.predicate, len(fact.args), positive)
-            if symbols is None or not stored:
+            if not stored:
                 return []
-            rows, ids = stored[0].relation.match(symbols, hidden=True, yield_now=budget.yield_now)
+            pattern = fact.args if claim is None else claim.pattern
+            symbols = goal_pattern(pattern, tenant.find)
+            if symbols is None:
+                return []
+            rows, ids = stored[0].relation.match(symbols, hidden=True, yield_now=yield_now)
             intervals = stored[0].intervals(tenant.engine, rows, ids)
         if claim is None:
             return intervals
         return [row for row in intervals if claim.are_rivals(fact, row["args"], not row["negated"])]
 
 
-def warning_texts(warnings: Iterable[RuleWarning]) -> tuple[str, ...]:
-    """Return warnings about rules as texts, with their hints."""
-    return tuple(f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings)
+def _positive_signatures(
+    rules: Sequence[Rule], facts: Sequence[Fact], yield_now: YieldNow
+) -> Iterator[tuple[str, int]]:
+    """Yield the predicates (name, arity) of positive heads and facts."""
+    for rule in paced(rules, yield_now, FACTS_PER_YIELD):
+        if rule.head.positive:
+            yield rule.head.predicate, rule.head.arity
+    for fact in paced(facts, yield_now, FACTS_PER_YIELD):
+        if fact.positive:
+            yield fact.predicate, len(fact.args)
+
+
+def _definition_changes(
+    rules: tuple[ParsedRule, ...],
+    declarations: Sequence[Declaration],
+    supports: Supports | None,
+) -> list[Change]:
+    """Return the changes that store rules and declarations, and the evidence of facts."""
+    changes: list[Change] = []
+    if supports is not None and supports.episodes:
+        changes.append(AddEpisodes(supports.episodes))
+    if rules:
+        changes.append(AssertRules(rules))
+    if supports is not None and supports.known:
+        changes.append(AddEvidence(supports.known))
+    if supports is not None and supports.ended:
+        changes.append(EndFacts(supports.ended))
+    if declarations:
+        changes.append(Declare(tuple(declarations)))
+    return changes
 
 
 def _checked_declarations(definitions: Iterable[Definition]) -> list[Declaration]:
     """Return the declarations among definitions; raises InvalidInput for one with a mistake."""
     declarations = [each for each in definitions if not isinstance(each, Rule)]
     for each in declarations:
-        if isinstance(each, Input):
-            kind, problem = "input", input_problem(each)
-        else:
-            kind, problem = "phrase of", phrase_problem(each)
-        if problem:
+        if problem := declaration_problem(each):
+            kind = {Input: "input", Mask: "mask of"}.get(type(each), "phrase of")
             raise InvalidInput(f"the {kind} {each.signature}: {problem}")
     return declarations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,11 @@ from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooL
 from kbcore.llm.model import LanguageModel
 from kbcore.operations.conflicts import Constraints, StagedConstraints
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.proofs.how_to import HowToOptions
 from kbcore.reason.admission import Caller
 from kbcore.reason.budget import Budget, RequestLimits
+from kbcore.reason.options import DEFAULT_OPTIONS, AnswerOptions
+from kbcore.state.argument_types import check_arguments
 from kbcore.state.changes import (
     AssertFacts,
     AssertRows,
@@ -34,12 +38,16 @@ from kbcore.state.changes import (
     EndFacts,
     RetractFact,
     RetractPattern,
+    declares_inputs,
 )
 from kbcore.state.overlay import Overlay
-from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbcore.state.tenant import ALL_SCOPES, NO_INPUTS, Tenant
+from kbplanner.ir.terms import BodyItem
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.diagnostics import counted
+from kbtypes.how_to import HowTo
 from kbtypes.results import RetractOutcome
+from kbtypes.rule_sets import Deployment
 
 if TYPE_CHECKING:
     from kbcore.operations.services import Services
@@ -127,6 +135,21 @@ class TransactionKB(TenantKB):
         """Raise InvalidInput: a preview compares with the committed state."""
         raise InvalidInput("a preview cannot be part of a transaction")
 
+    def how_to(
+        self,
+        body: Sequence[BodyItem],
+        how: HowToOptions,
+        options: AnswerOptions = DEFAULT_OPTIONS,
+    ) -> HowTo:
+        """Raise InvalidInput: proposals are changes of the committed state."""
+        raise InvalidInput.at("howTo", "cannot be used in a transaction")
+
+    def deploy(self, *args: Any, **options: Any) -> Deployment:
+        """Raise InvalidInput: a deployment is a change of its own."""
+        raise InvalidInput("a deployment cannot be part of a transaction")
+
+    rollback = deploy
+
     def commit(self) -> Delta:
         """Commit the staged changes durably, all or none.
 
@@ -136,16 +159,25 @@ class TransactionKB(TenantKB):
         the state `committed`.
         """
         transaction = self.transaction
+        yield_now, now = self._services.yield_now, self._services.clock.now_ms()
+        tenant = self._services.find_tenant(self.database, self.tenant)
+        checked = NO_INPUTS if tenant is None else tenant.inputs_state
+        staged, check, depends = transaction.changes(), self._check, transaction.depends()
+        if any(map(declares_inputs, staged)):
+            check = partial(self._check_again, None, staged, self._check, yield_now)
+            depends = None
         changes = ChangeSet(
             self.database,
             self.tenant,
-            transaction.changes(),
-            self._check,
-            transaction.depends(),
+            staged,
+            check,
+            depends,
             transaction.id,
-            yield_now=self._services.yield_now,
+            yield_now=yield_now,
+            checked_inputs=checked,
         )
         try:
+            check_arguments(tenant, staged, now, yield_now)
             delta = self._services.commit(changes)
         except (RateLimited, StorageFull, NotReady) as error:
             self._writes = False
@@ -196,6 +228,10 @@ class TransactionKB(TenantKB):
         """Stage changes."""
         if check is not None:
             check()
+        overlay = self.transaction.overlay
+        seen = overlay or self._services.find_tenant(self.database, self.tenant)
+        with nullcontext() if seen is None else seen.unnoted():
+            check_arguments(seen, changes, self._services.clock.now_ms(), yield_now)
         return self._stage(changes, yield_now)
 
     def _check_upkeep(self, scope: str | None) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RunningNode,
         SalienceScorer,
         ShardPlaces,
+        SqlDialect,
         StorageTools,
         TableFormat,
         Tokenizer,
@@ -161,6 +162,11 @@ def kb_table_formats() -> Mapping[str, TableFormat]:  # type: ignore[empty-body]
 @hookspec
 def kb_bulk_engines() -> Mapping[str, BulkDatabase]:  # type: ignore[empty-body]
     """Name databases for bulk runs; `kbcore bulk run --engine` picks one."""
+
+
+@hookspec
+def kb_sql_dialects() -> Mapping[str, SqlDialect]:  # type: ignore[empty-body]
+    """Name dialects of SQL for conditions of goals; `kbcore sql --dialect` picks one."""
 
 
 @hookspec

@@ -26,6 +26,7 @@ from kbcore.plug.ports import (
     Predicate,
     SalienceScorer,
     ShardPlaces,
+    SqlDialect,
     StorageTools,
     TableFormat,
     Tokenizer,
@@ -173,6 +174,10 @@ class Plugins:
     def bulk_databases(self) -> dict[str, BulkDatabase]:
         """Return the databases for bulk runs, by name."""
         return self._collect("kb_bulk_engines")
+
+    def sql_dialects(self) -> dict[str, SqlDialect]:
+        """Return the dialects of SQL for conditions of goals, by name."""
+        return self._collect("kb_sql_dialects")
 
     def table_formats(self) -> dict[str, TableFormat]:
         """Return the formats of files with tables of facts, by the ending of the files."""
@@ -431,6 +436,7 @@ COLLECTING = (
     "kb_tokenizers",
     "kb_webhook_senders",
     "kb_bulk_engines",
+    "kb_sql_dialects",
     "kb_table_formats",
     "kb_predicates",
 )

@@ -18,6 +18,12 @@ from kbcore.plug.coordination import Held as Held
 from kbcore.plug.coordination import Lease as Lease
 from kbcore.plug.coordination import RenewsMany as RenewsMany
 from kbcore.plug.coordination import Watch as Watch
+from kbcore.plug.sql import SqlBranch as SqlBranch
+from kbcore.plug.sql import SqlDialect as SqlDialect
+from kbcore.plug.sql import SqlRows as SqlRows
+from kbcore.plug.sql import SqlSource as SqlSource
+from kbcore.plug.sql import SqlTable as SqlTable
+from kbcore.plug.sql import SqlUnion as SqlUnion
 from kbcore.plug.webhooks import DeliveryOutcome as DeliveryOutcome
 from kbcore.plug.webhooks import DeliveryResult as DeliveryResult
 from kbcore.plug.webhooks import WebhookMessage as WebhookMessage

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kbcore.reason.predicates import MissingPredicate
 from kbcore.state.rulebook import ParsedRule
 from kbplanner.ir.terms import Atom, BodyItem
 from kbplanner.syntax.printer import print_atom, print_item, print_term
+from kbtypes.proofs import why_not_lines
 
 TRUE, FALSE, UNDEFINED = "true", "false", "undefined"
 """Truth values of a goal."""
@@ -64,53 +64,11 @@ class WhyNot:
     @property
     def text(self) -> str:
         """The explanation in words."""
-        return "\n".join(_lines(self))
+        return "\n".join(why_not_lines(self, _written))
 
 
-def _lines(result: WhyNot) -> Iterator[str]:
-    """Yield the lines of an explanation in words."""
-    if result.holds:
-        yield f"{result.goal} holds."
-        return
-    verdict = "does not hold"
-    if result.truth == UNDEFINED:
-        verdict = "is undefined: it depends on its own negation"
-    yield f"{result.goal} {verdict}."
-    if result.denied_by is not None:
-        yield f"Its explicit negative holds: {print_atom(result.denied_by)}"
-    for unknown in result.unknown_predicates:
-        yield f"No fact or rule for {unknown}"
-    if not result.candidates:
-        yield (
-            "The search was stopped by its limits before a rule was examined."
-            if result.truncated
-            else "No rule concludes it, and no stored fact matches."
-        )
-    for number, candidate in enumerate(result.candidates, 1):
-        yield from _candidate_lines(candidate, f"{number}. ", "   ")
-    if result.near_facts:
-        yield "Stored facts that differ in one argument:"
-        yield from (f"   {print_atom(fact)}" for fact in result.near_facts)
-    if result.truncated and result.candidates:
-        yield "The search was stopped by its limits: other rule instances may get farther."
-
-
-def _candidate_lines(candidate: WhyNotCandidate, first: str, indent: str) -> Iterator[str]:
-    scope = "" if candidate.scope is None else f" [scope {print_term(candidate.scope)}]"
-    if candidate.rule is None:
-        yield f"{first}The goal{scope}"
-    else:
-        yield f"{first}Rule {candidate.rule.text}{scope}"
-    for item in candidate.satisfied:
-        yield f"{indent}holds: {print_item(item)}"
-    missing = print_item(candidate.missing)
-    if candidate.blocked_by is not None:
-        yield f"{indent}missing: {missing}, because {print_atom(candidate.blocked_by)} holds"
-    elif candidate.undefined:
-        yield f"{indent}missing: {missing}, which is undefined"
-    else:
-        values = candidate.bindings.items()
-        named = [f"{name} is {value}" for name, value in values if not name.startswith("?")]
-        yield f"{indent}missing: {missing}{', where ' + named[0] if named else ''}"
-    if candidate.because is not None:
-        yield from _candidate_lines(candidate.because, f"{indent}because: ", indent + "   ")
+def _written(part: BodyItem | Atom | str) -> str:
+    """Return a premise, an atom or the name of a scope in the rule language."""
+    if isinstance(part, str):
+        return print_term(part)
+    return print_atom(part) if isinstance(part, Atom) else print_item(part)

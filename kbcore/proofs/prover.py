@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from typing import Any
 
 from kbcore.errors import BudgetExceeded
 from kbcore.proofs.batches import (
@@ -278,6 +279,11 @@ class FactProof:
             self._add(schema, [row], [tuple(self._tenant.engine.texts(array("I", row)))])
             number = self._table(schema)[row]
         return number
+
+    def rule_sets(self, rule: ParsedRule) -> dict[str, Any]:
+        """Return the rule sets of a rule as a member `ruleSets`, nothing if it belongs to none."""
+        rule_sets = self._tenant.rule_sets.versions_of(rule)
+        return {"ruleSets": rule_sets} if rule_sets else {}
 
     def answers(self, schema: RelationSchema, rows: list[Symbols]) -> list[int]:
         """Return the numbers of facts whose proofs will be requested, in order."""
@@ -545,21 +551,25 @@ class FactProof:
                 ids[index] = matching_ids[at]
         return symbols, ids
 
+    def _comparison(self, item: Comparison, values: Values) -> int:
+        """Return the premise of a comparison, a test or a generator that holds for `values`."""
+        comparison = Comparison(
+            item.op, filled(item.left, values), filled(item.right, values), item.negated
+        )
+        test, negated = condition_of(comparison) or (None, False)
+        call = test or generator_of(comparison)
+        sides: tuple[Expr, ...] = (comparison.left, comparison.right)
+        if test is not None:
+            sides = test.args
+        elif call is not None:
+            sides = (*call.args, comparison.left)
+        args = (print_expression(arg) if isinstance(arg, Apply) else str(arg) for arg in sides)
+        atom = Atom(call.function if call else item.op, tuple(args), not negated)
+        return self.test(BUILTIN, atom, comparison)
+
     def _premise(self, item: BodyItem, instance: Instance, values: Values) -> int:
         if isinstance(item, Comparison):
-            comparison = Comparison(
-                item.op, filled(item.left, values), filled(item.right, values), item.negated
-            )
-            test, negated = condition_of(comparison) or (None, False)
-            call = test or generator_of(comparison)
-            sides: tuple[Expr, ...] = (comparison.left, comparison.right)
-            if test is not None:
-                sides = test.args
-            elif call is not None:
-                sides = (*call.args, comparison.left)
-            args = (print_expression(arg) if isinstance(arg, Apply) else str(arg) for arg in sides)
-            atom = Atom(call.function if call else item.op, tuple(args), not negated)
-            return self.test(BUILTIN, atom, comparison)
+            return self._comparison(item, values)
         clause_atom = standing_for(item, instance.source)
         if clause_atom is not None:
             symbols = self._row(clause_atom, instance)

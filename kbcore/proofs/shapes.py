@@ -105,7 +105,7 @@ def _tree_parts(proof: FactProof, scope: str | None) -> Tree:
         parts.matches.append(_step(_leaf_type(facts, schema)))
     for rule in proof.rules[len(parts.applications) :]:
         kind = "aggregate" if _aggregates(rule) else "rule_application"
-        parts.applications.append(_step(kind, rule.text))
+        parts.applications.append(_step(kind, rule.text) | proof.rule_sets(rule))
         parts.items.append(tuple(map(_variables, rule.rule.body)))
     for step, inputs in islice(proof.aggregated.items(), len(parts.aggregates), None):
         parts.aggregates[step] = _aggregate_shape(inputs)
@@ -127,7 +127,7 @@ def dag(result: Row, top: int, proof: FactProof, limits: ProofLimits) -> dict[st
         [_node(_leaf_kind(facts, each)) for each in facts.relations],
         proof.steps,
         [_conclusion(rule) for rule in proof.rules],
-        [{"id": rule.id, "text": rule.text} for rule in proof.rules],
+        [{"id": rule.id, "text": rule.text} | proof.rule_sets(rule) for rule in proof.rules],
         {step: _aggregate_shape(inputs) for step, inputs in proof.aggregated.items()},
         _node("elided"),
         {number: _test_node(facts, number) for number in order.facts() if number in facts.tests},

@@ -9,8 +9,9 @@ from typing import Any
 
 from kbcore.reason.ask import GOAL
 from kbcore.state.facts import Row
-from kbcore.timestamps import iso_text
+from kbcore.timestamps import time_text
 from kbplanner.syntax.printer import print_constant, print_row
+from kbtypes.rule_sets import sets_note
 
 MAX_INDENT_LEVELS = 40
 """Deeper levels are not indented further."""
@@ -56,7 +57,7 @@ def _lines(top: Mapping[str, Any], known: str) -> Iterator[str]:
             over = f"{step['text']} over {step['rows']}" + (
                 f", {len(step['inputs'])} shown" if len(step["inputs"]) < step["rows"] else ""
             )
-            yield f"{indent}{_atom(node['goal'])}  by {step['rule']}  ({over}){known}"
+            yield f"{indent}{_atom(node['goal'])}  by {_rule(step)}  ({over}){known}"
         elif step["type"] != "rule_application":
             yield f"{indent}{step.get('text') or _atom(node['goal'])}  {_ENDS[step['type']]}{known}"
             for span in (step["fact"] or {}).get("evidence", ()):
@@ -64,9 +65,15 @@ def _lines(top: Mapping[str, Any], known: str) -> Iterator[str]:
         elif node["goal"]["predicate"] == GOAL:
             yield indent + (_values(node["substitution"]) or "yes") + known
         else:
-            yield f"{indent}{_atom(node['goal'])}  by {step['rule']}{known}"
+            yield f"{indent}{_atom(node['goal'])}  by {_rule(step)}{known}"
         known = ""
         todo.extend((below, level + 1) for below in reversed(step["bodyProofs"] or ()))
+
+
+def _rule(step: Mapping[str, Any]) -> str:
+    """Return the rule of a step, with the rule sets that contain it."""
+    rule_sets = step.get("ruleSets")
+    return f"{step['rule']}  ({sets_note(rule_sets)})" if rule_sets else step["rule"]
 
 
 def _atom(row: Row) -> str:
@@ -102,7 +109,7 @@ def _said(span: Mapping[str, Any]) -> str:
     if len(text) > MAX_QUOTED_CHARS:
         text = text[:MAX_QUOTED_CHARS] + "…"
     speaker = print_constant(span["speaker"])
-    return f"said by {speaker} on {iso_text(span['at']).replace('.000Z', 'Z')}: {json.dumps(text, ensure_ascii=False)}"
+    return f"said by {speaker} on {time_text(span['at']).replace('.000Z', 'Z')}: {json.dumps(text, ensure_ascii=False)}"
 
 
 def _instant(milliseconds: int) -> str:

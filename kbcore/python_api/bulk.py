@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 
 from kbcore.bulk.files import PARQUET, TableName
 from kbcore.bulk.job import BulkJob, BulkRules, plan_job, read_goal
 from kbcore.bulk.run import RunOptions, run_job
+from kbcore.bulk.sql import SqlGoal, sql_condition
 from kbcore.bulk.tables import table_facts, table_names
 from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.errors import InvalidInput
@@ -23,6 +25,7 @@ from kbcore.state.facts import Row, conclusion
 from kbcore.state.names import check_name
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.compile.rules import RuleSet
+from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, Literal, Variable
 
 CHUNK = 20_000
@@ -112,6 +115,36 @@ class Bulk(PythonHandle):
         query = _BulkQuery(self.kb, Literal(atom), AnswerOptions(scope))
         return AnswerSet(TupleList(rows), query)
 
+    def sql(
+        self,
+        goal: str,
+        tables: Sequence[str],
+        *,
+        dialect: str = "postgres",
+        scope: str | None = None,
+    ) -> str:
+        """Return a condition of SQL for the rows of a table of your own that a goal holds for.
+
+        `goal` is one atom with one variable, such as `can_read(ann, ?doc)`. Each of `tables` says
+        which table has the facts of a predicate, in place of the stored ones:
+        `documents=document(id, owner)`. The variable stands for the first column of the first
+        table. All other facts are written into the condition as they are now. `dialect` is
+        postgres, sqlite or duckdb.
+
+        Raises InvalidInput naming a rule that SQL does not express or a predicate with too many
+        facts, RuleSyntaxError, BudgetExceeded, and ConfigError naming what to install.
+        """
+        if isinstance(tables, str):
+            raise InvalidInput.at("tables", "must be a list, not one string")
+        request = SqlGoal(text("goal", goal), [text("tables", each) for each in tables])
+        dialects = self.kb.plugins().sql_dialects()
+        if dialect not in dialects:
+            raise InvalidInput.at("dialect", f"must be one of {', '.join(sorted(dialects))}")
+        if scope == ALL_SCOPES:
+            raise InvalidInput.at("scope", "a condition is about one scope")
+        rules = [known.rule for known in self.kb.rules(scope)]
+        return sql_condition(request, rules, _FactsNow(self.kb, scope), dialects[dialect])
+
     def _job(
         self, goal: Atom, scope: str | None, facts: str | os.PathLike[str] | None, folder: Path
     ) -> BulkJob:
@@ -149,6 +182,29 @@ class _BulkQuery(AtomQuery):
             conclusion(atom.predicate, atom.positive, list(args), self._scope)
             for args in answers.converted(None)
         ]
+
+
+class _FactsNow:
+    """Facts and conclusions of a scope, as `SqlFacts`."""
+
+    def __init__(self, kb: TenantKB, scope: str | None) -> None:
+        self._kb = kb
+        self._scope = scope
+        self._provided = kb.plugins().predicates()
+
+    def stored(self, atom: Atom) -> list[Row]:
+        """Return the stored facts that match."""
+        args = [arg for arg in atom.args if isinstance(arg, (str, Variable))]
+        return self._kb.query_rows(atom.predicate, args, positive=atom.positive, scope=self._scope)
+
+    def derived(self, atom: Atom) -> list[tuple[str, ...]]:
+        """Return the answers of an atom."""
+        rows = self._kb.infer(Literal(atom), AnswerOptions(self._scope))
+        return [tuple(row["args"]) for row in rows]
+
+    def is_provided(self, schema: RelationSchema) -> bool:
+        """Return True if a plugin gives the rows of a predicate."""
+        return f"{schema.predicate}/{schema.arity}" in self._provided
 
 
 def _target(

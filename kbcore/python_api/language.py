@@ -61,7 +61,7 @@ class PythonLanguage(PythonHandle):
     ) -> SynthesizedAnswer:
         """Answer a question in words; the language model plans the queries and words the answer.
 
-        With `citations` the answer has the numbers of its `sources.listed`.
+        With `citations` the answer has the numbers of its sources.
 
         Raises ModelNotConfigured, ModelFailed.
         """

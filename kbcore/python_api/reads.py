@@ -12,7 +12,9 @@ from kbcore.columns.build import variable_columns
 from kbcore.errors import InvalidInput
 from kbcore.language.dump import DUMP_FORMATS, KB, dump_lines
 from kbcore.operations.slow_log import ListedGoal
-from kbcore.proofs.candidates import WhyNot
+from kbcore.operations.tenant_kb import TenantKB
+from kbcore.proofs.candidates import TRUE, WhyNot
+from kbcore.proofs.how_to import DEFAULT_PROPOSALS, HowToOptions
 from kbcore.proofs.shapes import FORMS, ProofOptions
 from kbcore.proofs.text import proof_text
 from kbcore.python_api.answers import AnswerSet, RowTuples, Values
@@ -25,11 +27,13 @@ from kbcore.reason.ask import body_variables
 from kbcore.reason.budget import Notes
 from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.search.neighbours import BOTH, DEFAULT_NEIGHBOURS, FactsAround, NeighbourOptions
-from kbcore.state.rulebook import ParsedInput, ParsedPhrase, ParsedRule
+from kbcore.state.rulebook import ParsedInput, ParsedMask, ParsedPhrase, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.check.texts import PROGRAM
-from kbplanner.ir.terms import Atom, Literal, Term
+from kbplanner.ir.terms import Atom, BodyItem, Literal, Term
+from kbplanner.syntax.textform import body_from_text
 from kbtypes import proofs as plain
+from kbtypes.how_to import HowTo
 from kbtypes.results import Finding, PredicateInfo
 from kbtypes.values import Arg, Instant
 
@@ -95,21 +99,68 @@ class PythonReads(PythonHandle):
             include_undefined,
             request_limits(timeout_ms),
         )
-        body = body_of(goal, args)
+        return self._answers(self.kb, body_of(goal, args), options, values)
+
+    def ask_many(
+        self,
+        goals: Iterable[str],
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        as_of: Instant | None = None,
+        values: Values = "text",
+        timeout_ms: int | None = None,
+    ) -> list[AnswerSet]:
+        """Answer several goals, given as texts, from one state; return the answers of each.
+
+        No write comes between two of the goals. `limit` bounds the answers of each goal,
+        `timeout_ms` the time of all together; the other options are those of `ask`. Raises
+        InvalidInput that names the goal, as `goals[3]`, and BudgetExceeded.
+        """
+        options = AnswerOptions(scope, integer("limit", limit), as_of=instant("as_of", as_of))
+        bodies = [
+            body_from_text(python_values.text(f"goals[{index}]", goal), f"goals[{index}]")
+            for index, goal in enumerate(_list_of_goals(goals))
+        ]
+
+        def ask(kb: TenantKB) -> list[AnswerSet]:
+            return [
+                self._answers(kb, body, options, values, f"goals[{index}]")
+                for index, body in enumerate(bodies)
+            ]
+
+        return self.kb.at_once(ask, request_limits(timeout_ms))
+
+    def _answers(
+        self,
+        kb: TenantKB,
+        body: tuple[BodyItem, ...],
+        options: AnswerOptions,
+        values: Values,
+        field: str | None = None,
+    ) -> AnswerSet:
+        """Return the answers of a goal from `kb`; `field` is the one that errors name."""
         item = body[0]
         if len(body) == 1 and isinstance(item, Literal):
             query = AtomQuery(self.kb, item, options)
-            if item.negated or include_undefined or min_confidence is not None:
+            if item.negated or options.include_undefined or options.min_confidence is not None:
                 notes = Notes()
-                rows = self.kb.infer(item, options, notes=notes)
+                rows = kb.infer(item, options, notes=notes)
                 return AnswerSet(RowTuples(rows, notes.warnings), query, values)
-            return AnswerSet(self.kb.answers(item.atom, options), query, values)
-        if include_undefined or min_confidence is not None:
-            field = "include_undefined" if include_undefined else "min_confidence"
-            raise InvalidInput.at(field, "needs a goal of one literal; write a rule for the others")
+            return AnswerSet(kb.answers(item.atom, options), query, values)
+        if options.include_undefined or options.min_confidence is not None:
+            option = "include_undefined" if options.include_undefined else "min_confidence"
+            raise InvalidInput.at(
+                option, "needs a goal of one literal; write a rule for the others"
+            )
         variables = body_variables(body)
-        answers = self.kb.body_answers(body, variables, options)
-        return AnswerSet(answers, BodyQuery(self.kb, body, variables, scope), values)
+        try:
+            answers = kb.body_answers(body, variables, options)
+        except InvalidInput as error:
+            if field is None:
+                raise
+            raise InvalidInput.at(field, error.message) from None
+        return AnswerSet(answers, BodyQuery(self.kb, body, variables, options.scope), values)
 
     def check(self, text: str, *, kind: str = PROGRAM, scope: str | None = None) -> list[Finding]:
         """Return every error and warning of a text in the rule language; store nothing.
@@ -320,6 +371,30 @@ class PythonReads(PythonHandle):
         with named(minConfidence="min_confidence"):
             return self.kb.why_not(body_of(goal, args), options, depth=levels or 1)
 
+    def how_to(
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        make: str = TRUE,
+        changing: Iterable[str] | None = None,
+        scope: str | None = None,
+        limit: int = DEFAULT_PROPOSALS,
+        timeout_ms: int | None = None,
+    ) -> HowTo:
+        """Return the smallest changes of stored facts that would make a goal true, or false with
+        `make="false"`; store nothing.
+
+        The result has at most `limit` `.proposals` of at most three changes, each with `.add` and
+        `.remove`, and `.text` says them in words. Facts of predicates without rules change;
+        `changing` names predicates with rules whose facts may change too. A search that meets a
+        limit is `truncated`. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
+        """
+        names = () if changing is None else tuple(changing)
+        how = HowToOptions(make, names, positive("limit", limit) or DEFAULT_PROPOSALS)
+        options = AnswerOptions(scope, request_limits=request_limits(timeout_ms))
+        return self.kb.how_to(body_of(goal, args), how, options)
+
     def plan(
         self,
         goal: str,
@@ -358,6 +433,10 @@ class PythonReads(PythonHandle):
         """Return the declared inputs, in the order of declaration."""
         return self.kb.inputs(scope)
 
+    def masks(self, scope: str | None = ALL_SCOPES) -> list[ParsedMask]:
+        """Return the declared masks of the decision log, in the order of declaration."""
+        return self.kb.masks(scope)
+
     def predicates(self, scope: str | None = None) -> list[PredicateInfo]:
         """Return the predicates that have facts or rules, or are declared, by name and
         arity.
@@ -370,6 +449,7 @@ class PythonReads(PythonHandle):
                 entry["ruleCount"],
                 tuple(entry.get("args", ())),
                 entry.get("gloss"),
+                tuple(entry.get("types", ())),
             )
             for entry in self.kb.predicates(scope)["predicates"]
         ]
@@ -395,23 +475,26 @@ class PythonReads(PythonHandle):
         *,
         scope: str | None = ALL_SCOPES,
     ) -> str | None:
-        """Write all facts and rules as text that `load` reads back; without `target` return it.
+        """Write all facts, rules and rule sets as text that `load` reads back; without `target`
+        return it.
 
         `target` is a path or a text file open for writing. `format` is `kb` for the rule language
         or `jsonl` for a JSON object on each line; None: that of the ending of the path, else `kb`.
         The dump is that of the moment of the call, also if other threads write.
 
         A dump keeps signs, scopes, confidence, validity and metadata, but no creation times,
-        accesses and priorities. Facts that have expired are left out. Raises InvalidInput, OSError.
+        accesses and priorities, and of rule sets the version in force. Facts that have expired are
+        left out. Raises InvalidInput, OSError.
         """
         if not (target is None or isinstance(target, str | os.PathLike | Writable)):
             raise InvalidInput.at("target", "must be a path or a text file open for writing")
         dump_format = _dump_format(target, format)
-        facts, rules, declared = self.kb.contents(scope)
+        facts, rules, declared, rule_sets = self.kb.contents(scope)
         lines = dump_lines(
             facts,
             [*(known.rule for known in rules), *(known.declaration for known in declared)],
             dump_format,
+            (captured.written() for captured in rule_sets),
         )
         if target is None:
             return "".join(f"{line}\n" for line in lines)
@@ -421,6 +504,12 @@ class PythonReads(PythonHandle):
             for line in lines:
                 target.write(f"{line}\n")
         return None
+
+
+def _list_of_goals(goals: Iterable[str]) -> Iterable[str]:
+    if isinstance(goals, str):
+        raise InvalidInput.at("goals", "must be a list, not one string")
+    return goals
 
 
 def _write_file(path: Path, lines: Iterable[str]) -> None:

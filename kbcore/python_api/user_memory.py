@@ -50,12 +50,13 @@ class EmbeddedMemory(Generic[KB]):
         text) and optionally `name`, `at` and `id`; or a text, which the user said. `session` names
         the conversation, `agent` the agent it is with. `at` is the time of messages without one,
         by default now. What is stored already is not stored again: send the whole conversation, or
-        only what is new.
+        only what is new. A message that was forgotten stays forgotten when it is sent again, and
+        `forgotten` of the result counts it; say it later in the session, or at another time.
 
-        The texts are kept, so that `search` finds them. With a language model the facts that it
-        reads are kept in addition; a new value of a declared `@key` ends the older one. `facts` of
-        the result are those that were read, `episodes` the ids of the texts. Raises InvalidInput
-        and AlreadyExists.
+        The texts are kept, so that `search` finds them. They are prose: `likes(mia, tea)` in one is
+        no fact. With a language model the facts that it reads are kept in addition; a new value of
+        a declared `@key` ends the older one. `facts` of the result are those that were read,
+        `episodes` the ids of the texts. Raises InvalidInput and AlreadyExists.
         """
         listed = [messages] if isinstance(messages, str | Mapping) else messages
         return self.kb.kb.memory_add(
@@ -107,8 +108,9 @@ class EmbeddedMemory(Generic[KB]):
 
         The older one is the fact `replaces`, or that of the declared `@key` of the predicate, or
         the opposite of the fact. It stays in the history with its evidence. The new value begins
-        at `since`, by default now. Raises InvalidInput if no key is declared and `replaces` is not
-        given, and NotFound if `replaces` is not stored.
+        at `since`, by default now; one that holds already keeps an earlier beginning, as `warnings`
+        of the result say. Raises InvalidInput if no key is declared and `replaces` is not given,
+        and NotFound if `replaces` is not stored.
         """
         with named(predicate="fact", text="fact"):
             name, args, sign = python_values.fact(fact, None)
@@ -137,9 +139,10 @@ class EmbeddedMemory(Generic[KB]):
         """Return what would be forgotten; with `dry_run=False`, forget it for good.
 
         `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
-        words, which mean the facts that match them. The facts go, the texts that they are based on,
-        and what nothing else supports; also from the log. `facts` and `texts` of the result list
-        them. Raises InvalidInput and BudgetExceeded.
+        words, which mean the facts that have more than half of them; pronouns and the name of the
+        user do not count. The facts go, also where they have ended, the texts that they are based
+        on, and what nothing else supports; also from the log. `facts` and `texts` of the result
+        list them. Raises InvalidInput and BudgetExceeded.
         """
         return self.kb.kb.memory_forget(
             python_values.text("about", about),

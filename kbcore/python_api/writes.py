@@ -19,8 +19,8 @@ from kbcore.language.files import (
     declaration_of,
     fact_of,
     plain_rows,
+    read_dump,
     read_file,
-    read_statements,
     rule_of,
 )
 from kbcore.language.rule_review import RuleReview
@@ -42,6 +42,7 @@ from kbtypes.episodes import Evidences
 from kbtypes.results import (
     RetractOutcome,
     StoredInput,
+    StoredMask,
     StoredPhrase,
     StoredRule,
     StoredStatement,
@@ -171,7 +172,7 @@ class PythonWrites(PythonHandle):
         mode, sign = header_mode(header), delimiter_mode(delimiter)
         if isinstance(source, str) and not source.endswith(FORMATS):
             _refuse_file_name(source)
-            batches: Iterator[Batch] = read_statements([source], scope)
+            batches: Iterator[Batch] = read_dump([source], scope)
         else:
             batches = read_file(
                 Path(source), scope=scope, predicate=predicate, header=mode, delimiter=sign
@@ -183,6 +184,10 @@ class PythonWrites(PythonHandle):
         for batch in batches:
             first_row = first_row or batch.header
             review.add(batch)
+            if batch.rule_set is not None:
+                deployed = self.kb.deploy_dumped(batch.rule_set)
+                rules += len(deployed.added)
+                asserted += deployed.facts.added_count
             if batch.rules:
                 rules += len(self.kb.assert_rules(batch.rules).rules)
             if batch.facts or batch.rows:
@@ -241,7 +246,7 @@ class PythonWrites(PythonHandle):
         The id is the name of the rule, or `id` of an element of those lists.
         Conclusions of only this rule are absent from later answers. Raises NotFound.
         """
-        if isinstance(rule, StoredRule | StoredPhrase | StoredInput):
+        if isinstance(rule, StoredRule | StoredPhrase | StoredInput | StoredMask):
             return self.kb.retract_rule(id=rule.id, scope=rule.scope)
         retraction = rule_retraction(python_values.text("rule", rule), scope)
         return self.kb.retract_rule(id=retraction.id, scope=retraction.scope)

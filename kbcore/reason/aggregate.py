@@ -73,11 +73,7 @@ def aggregate(
             symbols = goal_pattern([ANONYMOUS] * arity if pattern is None else pattern, engine.find)
             if symbols is None:
                 continue
-            column = (
-                arg_index
-                if op != "COUNT" and arg_index is not None and 0 <= arg_index < arity
-                else None
-            )
+            column = None if op == "COUNT" else _column(arg_index, arity)
             part = _total(tenant, stored, symbols, column, as_of, budget)
             matched += part.matched
             if op == "COUNT" or not part.matched:
@@ -99,6 +95,11 @@ def aggregate(
     ):
         raise InvalidInput.at("argIndex", "is out of range")
     return AggregateOutcome(matched if op == "COUNT" else _result(tenant, op, totals), matched)
+
+
+def _column(arg_index: int | None, arity: int) -> int | None:
+    """Return the column that is aggregated; None if facts of this arity do not have it."""
+    return arg_index if arg_index is not None and 0 <= arg_index < arity else None
 
 
 def _total(

@@ -16,7 +16,7 @@ from kbcore.reason.external.rows import ExternalRows
 from kbcore.reason.json_rows import RowWriter, array_of, plain
 from kbcore.reason.options import DEFAULT_GOAL, FactOptions, GoalOptions
 from kbcore.reason.stored_facts import FactOrders, FactSearch, StoredPattern, matching
-from kbcore.reason.tables import GoalTables, TableCounts
+from kbcore.reason.tables import GoalTables, TableCounts, shown
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition, StoredRelation
@@ -131,6 +131,8 @@ class Reasoner:
             return self._solve(
                 partition, tenant.rules.visible(partition.name), atom, budget, options, key, shape
             )
+        if options.deferred is not None and ready[2].version and options.counts_accesses:
+            options = options._replace(deferred=None)  # the rows say which facts are accessed
         answers = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget, options)
         if answers[1] and ready[2].version and options.counts_accesses:
             tenant.accesses.note(ready[2], answers[0], pattern, tenant.read_at)
@@ -399,6 +401,7 @@ class Reasoner:
         answers = self.plain_answers(partition, atom, budget, limit, offset)
         if answers is None:
             return None
+        budget.answers += answers.row_count
         schema = RelationSchema(atom.predicate, len(atom.args), atom.positive)
         pieces = self.writer.rows(
             schema,
@@ -496,9 +499,12 @@ class Reasoner:
                 if len(self._ready) >= MAX_READY_PLANS:
                     self._ready.clear()
                 self._ready[ready] = (tenant.plan_version, plan, partition.need(schema))
+            accessed = partition.need(schema) if noted else None
+            if accessed is not None and accessed.version:
+                options = options._replace(deferred=None)
             answers = self.tables.ask(partition.key, plan, pattern, view.bind, budget, options)
-            if noted and answers[1] and (stored := partition.need(schema)).version:
-                tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
+            if answers[1] and accessed is not None and accessed.version:
+                tenant.accesses.note(accessed, answers[0], pattern, tenant.read_at)
             if self._verify and view.settled:
                 facts = View(rules, view.denied, partition.bind, partition)
                 with tenant.models.view(facts, (schema,), budget) as fresh:
@@ -508,7 +514,7 @@ class Reasoner:
                     fresh_answers = self.tables.once(
                         fresh_goal, pattern, fresh.bind, budget, options
                     )
-                    if fresh_answers != answers:
+                    if fresh_answers != shown(answers, options):
                         raise EngineFault("a cached model differs from a fresh one")
             return answers
 
@@ -535,10 +541,13 @@ class Reasoner:
                 answers = run.ask(pattern, budget, None, options.first, options.returns_all)
                 if answers is None:
                     raise EngineFault("a relation changed under the read lock")
+                steps = 0 if budget.steps is None else run.run.stats().steps
             finally:
                 run.close()
         budget.notes.warnings += run.warnings
         budget.rows_made += run.rows_made
+        if budget.steps is not None:
+            budget.steps += steps
         stored = partition.get(schema) if options.counts_accesses else None
         if answers[1] and stored is not None and stored.version and options.as_of is None:
             self.tenant.accesses.note(stored, answers[0], pattern, self.tenant.read_at)

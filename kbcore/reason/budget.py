@@ -131,6 +131,10 @@ class Budget:
     """The instant of the request, which `now()` in rules returns, in epoch milliseconds."""
     rows_made: int = 0
     """Number of rows derived for this request so far."""
+    answers: int = 0
+    """Number of answers returned for this request so far."""
+    steps: int | None = None
+    """Number of engine steps of the goals that share the budget; None if it is that of one."""
     external: ExternalRows | None = None
     """The rows of external predicates that the request knows; None before it needs any."""
     begun: float = field(init=False)
@@ -144,6 +148,32 @@ class Budget:
         """
         now = self.clock.monotonic()
         return replace(self, deadline=now + (self.deadline - now) / shares, rows_made=0)
+
+    def share(self) -> None:
+        """Become the budget of several goals, of which none has used anything yet."""
+        self.answers = self.proof_nodes = self.rows_made = self.steps = 0
+
+    def next_goal(self, notes: Notes) -> Budget:
+        """Return the budget of the next of the goals that share this one: what is left of it."""
+        limits = RunLimits(
+            _left(self.limits.rows, self.rows_made),
+            self.limits.bytes,
+            _left(self.limits.steps, self.steps or 0),
+        )
+        return replace(self, limits=limits, notes=notes, rows_made=0)
+
+    def add(self, goal: Budget) -> None:
+        """Count what a goal with a budget of `next_goal` has used."""
+        self.rows_made += goal.rows_made
+        self.answers, self.proof_nodes = goal.answers, goal.proof_nodes
+        self.steps, self.external = goal.steps, goal.external
+
+    def total(self, error: BudgetExceeded) -> BudgetExceeded:
+        """Return the error of a goal with a budget of `next_goal` with the limit for all goals."""
+        details = error.details or {}
+        limits = {"derivedRows": self.limits.rows, "steps": self.limits.steps}
+        value = limits.get(limit := str(details.get("limit")))
+        return error if value is None else BudgetExceeded.of_run(limit, value, details.get("rule"))
 
     def offload(self, call: Callable[[], int]) -> int:
         """Run a long call off the event loop.
@@ -235,7 +265,8 @@ class Budget:
             self.give_way()
 
     def check_answers(self, count: int) -> None:
-        """Raise BudgetExceeded if `count` answers are more than may be returned."""
+        """Raise BudgetExceeded if `count` further answers are more than may be returned."""
+        count += self.answers
         if count > self.max_answers:
             raise BudgetExceeded(
                 f"{count} answers are more than the limit of {self.max_answers}; ask with 'limit'",
@@ -256,3 +287,8 @@ class Budget:
                 "proofNodes",
                 self.max_proof_nodes,
             )
+
+
+def _left(limit: int, used: int) -> int:
+    """Return the rest of a limit, of which 0 is none; a limit that is used up leaves 1."""
+    return max(limit - used, 1) if limit else 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kbcore.reason.budget import RequestLimits
+from kbplanner.evaluate.deferred import DeferredRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class GoalOptions(NamedTuple):
     `first` is the number of leading answers that are read; None means all. With `returns_all` all
     answers are returned to the client, so that their number is checked before they are sorted.
     `counts_accesses` says whether stored answers count as accessed, `uses_tables` whether goal
-    tables are read and stored.
+    tables are read and stored. Many answers may be left in `deferred`, in place of their rows.
     """
 
     as_of: int | None = None
@@ -73,6 +74,7 @@ class GoalOptions(NamedTuple):
     returns_all: bool = False
     counts_accesses: bool = True
     uses_tables: bool = True
+    deferred: DeferredRows | None = None
 
 
 DEFAULT_OPTIONS = AnswerOptions()

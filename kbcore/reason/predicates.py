@@ -5,7 +5,7 @@ name.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -69,7 +69,15 @@ def _declared(declared: Input | None) -> dict[str, Any]:
     if declared is None:
         return {}
     gloss = {} if declared.gloss is None else {"gloss": declared.gloss}
-    return {"args": list(declared.args), **gloss}
+    types = {"types": list(declared.types)} if declared.types else {}
+    return {"args": list(declared.args), **types, **gloss}
+
+
+def typed_args(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the arguments of a predicate as `predicates` lists it, each with its type
+    if it has one; none if it is no declared input.
+    """
+    return Input("", tuple(row.get("args", ())), types=tuple(row.get("types", ()))).typed_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,8 @@ def unknown_predicates(
     scope: str | None,
     provided: Collection[tuple[str, int]] = (),
 ) -> list[MissingPredicate]:
-    """Return the predicates of `signatures` without a fact or a rule in any scope of the tenant.
+    """Return the predicates of `signatures` without a fact, a rule or a declared input in any scope
+    of the tenant.
 
     Those that plugins have `provided` are known, too.
 
@@ -151,8 +160,9 @@ def _has_facts(partition: Partition, schema: RelationSchema) -> bool:
 
 
 def _signatures(tenant: Tenant) -> Iterator[tuple[str, int]]:
-    """Yield the predicates of the tenant that have facts or rules."""
-    seen: set[tuple[str, int]] = set()
+    """Yield the predicates of the tenant that have facts or rules, or are declared inputs."""
+    seen: set[tuple[str, int]] = set(tenant.rules.inputs(None, all_scopes=True))
+    yield from seen
     for rule in tenant.rules.all():
         signature = rule.rule.head.predicate, rule.rule.head.arity
         if signature not in seen:

@@ -44,6 +44,12 @@ MIN_TABLE_BYTES = 8192
 _STATES = {RunState.DONE: "current", RunState.READY: "continued", RunState.STALE: "stale"}
 
 
+def shown(answers: tuple[array[int], int], options: GoalOptions) -> tuple[array[int], int]:
+    """Return answers with their rows, also where a table has kept them."""
+    deferred = options.deferred
+    return answers if deferred is None or not deferred.is_used else (deferred.rows(), answers[1])
+
+
 @dataclass(slots=True)
 class TableCounts:
     """Lookup counts of goal tables: current, continued incrementally, stale, or missing."""
@@ -101,21 +107,28 @@ class GoalTables:
             return self.once(goal, pattern, bind, budget, options)
         keys = _keys(partition, goal, pattern)
         run, answers = self._take(keys), None
-        rows_before = 0
+        rows_before = steps_before = 0
         if run is not None:
             rows_before = run.rows_made
+            if budget.steps is not None:
+                steps_before = run.run.stats().steps
             try:
-                answers = run.ask(pattern, budget, bind, options.first, options.returns_all)
+                answers = run.ask(
+                    pattern, budget, bind, options.first, options.returns_all, options.deferred
+                )
             except BaseException:
                 run.close()
                 raise
             self._count(run, answers is None)
         if run is None or answers is None:
-            run, rows_before = GoalRun(self._engine, goal, bind, budget.limits, budget.now), 0
+            run = GoalRun(self._engine, goal, bind, budget.limits, budget.now)
+            rows_before = steps_before = 0
             answers = self._fresh(run, pattern, budget, options)
         budget.rows_made += run.rows_made - rows_before
-        if self._verify and answers != self.once(
-            goal, pattern, bind, replace(budget, notes=Notes()), options
+        if budget.steps is not None:
+            budget.steps += run.run.stats().steps - steps_before
+        if self._verify and shown(answers, options) != self.once(
+            goal, pattern, bind, replace(budget, notes=Notes()), options._replace(deferred=None)
         ):
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
@@ -154,9 +167,11 @@ class GoalTables:
     ) -> tuple[array[int], int]:
         """Answer a goal with a run that is not cached."""
         run = GoalRun(self._engine, goal, bind, budget.limits, budget.now)
-        answers = self._fresh(run, pattern, budget, options)
+        answers = self._fresh(run, pattern, budget, options._replace(deferred=None))
         budget.notes.warnings += run.warnings
         budget.rows_made += run.rows_made
+        if budget.steps is not None:
+            budget.steps += run.run.stats().steps
         run.close()
         return answers
 
@@ -164,7 +179,9 @@ class GoalTables:
         self, run: GoalRun, pattern: Sequence[int], budget: Budget, options: GoalOptions
     ) -> tuple[array[int], int]:
         try:
-            answers = run.ask(pattern, budget, None, options.first, options.returns_all)
+            answers = run.ask(
+                pattern, budget, None, options.first, options.returns_all, options.deferred
+            )
             if answers is None:
                 raise EngineFault("a relation changed under the read lock")
             return answers

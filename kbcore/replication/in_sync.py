@@ -209,22 +209,7 @@ class InSync:
         """
         now = self._clock.monotonic()
         with self._mutex:
-            for each in self._known.values():
-                if each.is_joining and (each.has_lost_data or each.is_late(now, self._seconds)):
-                    each.is_joining = each.has_lost_data = False
-            leaving = {
-                each.name
-                for each in self._known.values()
-                if each.is_member and (each.has_lost_data or each.is_late(now, self._seconds))
-            }
-            for each in list(self._known.values()):
-                if not each.is_counted and each.is_late(now, self._seconds):
-                    del self._known[each.name]
-            joining = {
-                each.name
-                for each in self._known.values()
-                if each.is_joining and each.seq >= self._position
-            }
+            joining, leaving = self._due_changes(now)
             members = (self.members - leaving) | joining
             is_unchanged = self._closed or members == self.members
             if is_unchanged:
@@ -233,6 +218,32 @@ class InSync:
             if not members:  # a write may have been admitted just before the last one left
                 self._committer.give_up_waiting(NO_MEMBER)
             return True
+        if not self._record_members(members):
+            return False
+        self._change(members, joining, leaving)
+        return True
+
+    def _due_changes(self, now: float) -> tuple[set[str], set[str]]:
+        """Return the followers that join the set and those that leave it at `now`.
+
+        Joining followers that are late or have lost data have to begin again, and late followers
+        outside the set are forgotten. The caller holds the mutex.
+        """
+        joining, leaving = set[str](), set[str]()
+        for each in list(self._known.values()):
+            is_late = each.is_late(now, self._seconds)
+            if each.is_joining and (is_late or each.has_lost_data):
+                each.is_joining = each.has_lost_data = False
+            if each.is_member and (is_late or each.has_lost_data):
+                leaving.add(each.name)
+            if is_late and not each.is_counted:
+                del self._known[each.name]
+            elif each.is_joining and each.seq >= self._position:
+                joining.add(each.name)
+        return joining, leaving
+
+    def _record_members(self, members: frozenset[str]) -> bool:
+        """Record a new set durably; return False if that is not possible now."""
         try:
             if self._record is not None:
                 self._record(sorted(members))
@@ -242,7 +253,6 @@ class InSync:
             self._trouble = error.message
             return False
         self._trouble = ""
-        self._change(members, joining, leaving)
         return True
 
     def _change(self, members: frozenset[str], joining: set[str], leaving: set[str]) -> None:

@@ -14,19 +14,21 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, lru_cache
 from itertools import count, pairwise
+from operator import itemgetter
 from weakref import WeakKeyDictionary, ref
 
 from kbcore.reason.budget import Budget
-from kbcore.search.dates import date_words
-from kbcore.search.postings import ROWS_AT_ONCE, Postings
+from kbcore.search.dates import MONTHS, WEEKDAYS, date_words, words_of_day
+from kbcore.search.postings import Postings
 from kbcore.search.tokens import name_words, words
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import Engine
+from kbplanner.engine.backend import Attribute, Engine
 from kbplanner.engine.lexical import EXCLUDED_RANK, MAX_WORDS, Matching
-from kbplanner.pacing import YieldNow, go_on
+from kbplanner.pacing import YieldNow, go_on, paced, sorted_in_parts
 
 K1 = 1.2
 B = 0.75
@@ -37,6 +39,11 @@ normalised.
 PAIR_WEIGHT = 0.2
 """Weight of two words that stand side by side in the query and in a fact."""
 
+DATE_WEIGHT = 2.0
+"""Weight of a word of a date that is a fact's first day, but none of its words: about that of a
+word which one of seven facts has.
+"""
+
 NO_SATURATION = 1e-12
 """In place of `K1`, so that a word counts once however often a fact has it.
 
@@ -45,6 +52,10 @@ The engine needs a number above 0.
 
 ROUNDING = 1 - 1e-9
 """Factor for minimum scores, which covers the rounding of a share of the highest possible score."""
+
+DAY_NUMBERS = frozenset(map(str, range(1, 32)))
+YEAR_DIGITS = 4
+DAY_MS = 86_400_000
 
 MAX_QUERY_WORDS = MAX_WORDS
 """Maximum number of query words: the first distinct words that occur in a fact."""
@@ -55,11 +66,19 @@ SHORT_TEXT = 1000
 FILL_SECONDS = 0.1
 """Time for which a request indexes new facts before it answers from those that are indexed."""
 
-FILL_ROWS = 2000
-"""Facts that a request indexes at least, so that small tenants are always answered in full."""
+FILL_WORDS = 30_000
+"""Words that a request indexes at least, so that small tenants are always answered in full: about a
+tenth of a second.
+"""
 
 FILL_SHARE = 0.25
 """Share of the remaining time of a request that this may take."""
+
+HITS_PER_YIELD = 2000
+TEXTS_PER_YIELD = 100
+"""Facts that were found, and texts whose words are looked at, between two turns of others: about a
+millisecond.
+"""
 
 PIECES_AT_ONCE = 5
 """Pieces of work in the background between two looks for others: about five milliseconds."""
@@ -71,7 +90,8 @@ Found = tuple[StoredRelation, int, float]
 class LexicalIndex:
     """The full-text index of one tenant; the caller holds the tenant's read lock.
 
-    The words of a symbol never change and are computed once. Writes do not update the index: `fill`
+    The words of a symbol never change and are computed once; they are kept as packed integers, half
+    the size of a tuple. Writes do not update the index: `fill`
     indexes new facts, for the next search or in the background. Searches find the facts that are
     indexed. A transaction reads the index of its base tenant and separate indexes of its own copies
     of relations.
@@ -82,7 +102,8 @@ class LexicalIndex:
         self._engine = tenant.engine
         self._mutex = threading.Lock()
         self._vocabulary: dict[str, int] = {}
-        self._symbols: dict[int, tuple[int, ...]] = {0: ()}
+        self._symbols: dict[int, bytes] = {0: b""}
+        self._words_read = 0
         self._shelves: WeakKeyDictionary[Partition, _PostingShelf] = WeakKeyDictionary()
         self._copies: WeakKeyDictionary[StoredRelation, Postings] = WeakKeyDictionary()
 
@@ -125,15 +146,15 @@ class LexicalIndex:
         """Index facts that are not indexed yet, newest first; return the indexed share of all facts
         of the partitions, 1.0 if nothing is left.
 
-        The work ends after FILL_SECONDS, but not before FILL_ROWS facts are indexed, on a slow
+        The work ends after FILL_SECONDS, but not before FILL_WORDS words are indexed, on a slow
         machine too; it ends earlier if a request has little time left. Raises BudgetExceeded.
         """
         clock, now = budget.clock, budget.clock.monotonic()
         last = now + FILL_SHARE * max(0.0, budget.deadline - now)
-        are_rows_done = _after(FILL_ROWS // ROWS_AT_ONCE)
+        enough_words = self._words_read + FILL_WORDS
 
         def is_enough() -> bool:
-            time_now, is_done = clock.monotonic(), are_rows_done()
+            time_now, is_done = clock.monotonic(), self._words_read >= enough_words
             return time_now >= last or (is_done and time_now >= now + FILL_SECONDS)
 
         yield_now = _yield_of(budget)
@@ -197,7 +218,13 @@ class LexicalIndex:
         query = self._query(partition, Counter(stems), budget, predicates)
         numbers = [self._vocabulary.get(stem) for stem in budget.paced(stems)]
         query.note_order(numbers)
+        query.note_dates(dict(zip(stems, numbers, strict=True)))
         return query
+
+    def numbers_of(self, stems: Iterable[str]) -> frozenset[int]:
+        """Return the numbers of the stems that indexed facts have."""
+        numbers = map(self._vocabulary.get, stems)
+        return frozenset(number for number in numbers if number is not None)
 
     def covers(
         self,
@@ -231,7 +258,15 @@ class LexicalIndex:
             for word, times in budget.paced(counted.items())
             if (number := self._vocabulary.get(word)) is not None
         }
-        return SearchQuery(self._engine, self._mutex, self._symbols, shelves, numbered, predicates)
+        return SearchQuery(
+            self._engine,
+            self._mutex,
+            self._symbols,
+            shelves,
+            numbered,
+            predicates,
+            _yield_of(budget),
+        )
 
     def _current(
         self,
@@ -296,17 +331,18 @@ class LexicalIndex:
         vocabulary = self._vocabulary
         return tuple([vocabulary.setdefault(word, len(vocabulary)) for word in texts])
 
-    def _words_of(self, symbols: array[int], yield_now: YieldNow) -> list[tuple[int, ...]]:
+    def _words_of(self, symbols: array[int], yield_now: YieldNow) -> list[array[int]]:
         known = self._symbols
         new = array("I", sorted(set(symbols).difference(known)))
         if new:
             for symbol, text in zip(new, self._engine.texts(new), strict=True):
                 dates = date_words(text)
                 stems = words(text, yield_now if len(text) > SHORT_TEXT else go_on)
-                known[symbol] = self._numbered(
-                    [*stems, *words(" ".join(dates))] if dates else stems
-                )
-        return [known[symbol] for symbol in symbols]
+                numbers = self._numbered([*stems, *words(" ".join(dates))] if dates else stems)
+                known[symbol] = array("I", numbers).tobytes()
+        read = [array("I", known[symbol]) for symbol in symbols]
+        self._words_read += sum(map(len, read))
+        return read
 
 
 def indexed_share(waiting: int, known: int) -> float:
@@ -383,15 +419,18 @@ class SearchQuery:
         self,
         engine: Engine,
         mutex: threading.Lock,
-        words_of: Mapping[int, Sequence[int]],
+        words_of: Mapping[int, bytes],
         shelves: Sequence[_PostingShelf],
         counted: Mapping[int, int],
         predicates: Container[str] | None,
+        yield_now: YieldNow,
     ) -> None:
         self._engine = engine
+        self._yield_now = yield_now
         self._mutex = mutex
         self._words_of = words_of
         self._pairs: dict[tuple[int, int], float] = {}
+        self._dates: dict[str, int | None] = {}
         self._shelves = shelves
         self._predicates = predicates
         self._total = total = sum(shelf.count for shelf in shelves)
@@ -438,13 +477,60 @@ class SearchQuery:
             return [0.0] * len(rows)
         arity, cells = stored.schema.arity, stored.relation.rows(rows)
         added: dict[int, float] = {}
-        for symbol in set(cells):
-            own = set(pairwise(self._words_of.get(symbol, ())))
+        for symbol in paced(set(cells), self._yield_now, TEXTS_PER_YIELD):
+            own = set(pairwise(self._read(symbol)))
             added[symbol] = sum(weight for pair, weight in self._pairs.items() if pair in own)
         return [
             sum(added[symbol] for symbol in cells[at : at + arity])
             for at in range(0, len(cells), arity)
         ]
+
+    def have(self, stored: StoredRelation, rows: array[int], numbers: frozenset[int]) -> list[bool]:
+        """Return for each of some rows, which are indexed, whether it has one of some words."""
+        parts = (shelf.postings.part(stored) for shelf in self._shelves)
+        if any(part is not None and not numbers.isdisjoint(part.own) for part in parts):
+            return [True] * len(rows)
+        arity, cells = stored.schema.arity, stored.relation.rows(rows)
+        having = {symbol for symbol in set(cells) if not numbers.isdisjoint(self._read(symbol))}
+        starts = range(0, arity * len(rows), arity) if arity else [0] * len(rows)
+        return [not having.isdisjoint(cells[start : start + arity]) for start in starts]
+
+    def note_dates(self, numbers: Mapping[str, int | None]) -> None:
+        """Note the words of dates among the words of the query: months, weekdays, years, and the
+        numbers of days if there is a month.
+        """
+        names = _date_stems()
+        self._dates = {
+            stem: number
+            for stem, number in numbers.items()
+            if stem in names or (len(stem) == YEAR_DIGITS and stem.isdigit())
+        }
+        if any(names.get(stem) == "month" for stem in self._dates):
+            self._dates.update((stem, numbers[stem]) for stem in numbers if stem in DAY_NUMBERS)
+
+    def dates(self, stored: StoredRelation, rows: array[int]) -> list[float]:
+        """Return for each of some rows what the day since which it is valid adds to its score, if
+        that was given and the query names it.
+
+        A word of the date that the fact has anyway adds nothing.
+        """
+        starts = stored.relation.attributes(Attribute.VALID_FROM, rows) if self._dates else ()
+        if not any(starts):
+            return [0.0] * len(rows)
+        arity, cells = stored.schema.arity, stored.relation.rows(rows)
+        added = []
+        for index, start in enumerate(paced(starts, self._yield_now, TEXTS_PER_YIELD)):
+            named = self._dates.keys() & _day_stems(int(start) // DAY_MS) if start else set()
+            if named:
+                symbols = cells[index * arity : (index + 1) * arity]
+                own = {word for symbol in symbols for word in self._read(symbol)}
+                named = {stem for stem in named if self._dates[stem] not in own}
+            added.append(DATE_WEIGHT * len(named) / self._max_score if named else 0.0)
+        return added
+
+    def _read(self, symbol: int) -> array[int]:
+        """Return the words of a symbol that is indexed."""
+        return array("I", self._words_of.get(symbol, b""))
 
     def best(self, k: int, minimum: float = 0.0, symbol: int | None = None) -> list[Found]:
         """Return the `k` facts that match best, best first; see `LexicalIndex.search`.
@@ -457,10 +543,10 @@ class SearchQuery:
             hits = self._best(shelf, k, minimum, symbol)
         else:
             hits = [hit for shelf in self._shelves for hit in self._best(shelf, k, minimum, symbol)]
-            hits = sorted(hits, key=lambda hit: hit[:3])[:k]
+            hits = sorted_in_parts(hits, self._yield_now, itemgetter(0, 1, 2))[:k]
         return [
             (relations[rank], row, min(1.0, -negative / self._max_score))
-            for negative, rank, row, relations in hits
+            for negative, rank, row, relations in paced(hits, self._yield_now, HITS_PER_YIELD)
         ]
 
     def covers(self, share: float, count: int) -> bool:
@@ -501,7 +587,8 @@ class SearchQuery:
             visible = matching.visible
             if self._only is not None:
                 with self._mutex:
-                    visible = _both(visible, shelf.postings.with_rows(self._only))
+                    only = shelf.postings.with_rows(self._only, self._yield_now)
+                visible = _both(visible, only)
             if symbol is not None:
                 with self._mutex:
                     visible = _both(visible, shelf.postings.with_symbol(symbol))
@@ -511,10 +598,8 @@ class SearchQuery:
         indices, scores = self._engine.best_matches(matching, k)
         owners, ranks, rows = matching.owners, matching.ranks, shelf.postings.rows
         relations = shelf.relations
-        return [
-            (-score, ranks[owners[index]], rows[index], relations)
-            for index, score in zip(indices, scores, strict=True)
-        ]
+        hits = paced(zip(indices, scores, strict=True), self._yield_now, HITS_PER_YIELD)
+        return [(-score, ranks[owners[index]], rows[index], relations) for index, score in hits]
 
     def _having(self, shelf: _PostingShelf, word: int) -> int:
         if shelf.whole:
@@ -548,6 +633,19 @@ class SearchQuery:
             shortest,
             most,
         )
+
+
+@cache
+def _date_stems() -> Mapping[str, str]:
+    """Return what the stems of months and weekdays name."""
+    months = {stem: "month" for name in MONTHS for stem in words(name)}
+    return months | {stem: "weekday" for name in WEEKDAYS for stem in words(name)}
+
+
+@lru_cache(maxsize=4096)
+def _day_stems(day: int) -> frozenset[str]:
+    """Return the words of a day, given by its number since the epoch."""
+    return frozenset(words(words_of_day(day * DAY_MS)))
 
 
 def _both(first: bytearray, second: bytearray) -> bytearray:

@@ -26,6 +26,8 @@ MONTHS = (
 )
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 DATE_LENGTH = 10
@@ -64,6 +66,17 @@ def date_words(text: str) -> list[str]:
         return []
     number = [str(day.day)] if day.day < 10 else []  # otherwise the text has it
     return [*number, MONTHS[day.month - 1], WEEKDAYS[day.weekday()]]
+
+
+def words_of_day(at: int) -> str:
+    """Return the words of the day of an instant (epoch milliseconds): its number, month, year and
+    weekday; empty outside the years 1 to 9999.
+    """
+    try:
+        day = (_EPOCH + timedelta(milliseconds=at)).date()
+    except OverflowError:
+        return ""
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year} {WEEKDAYS[day.weekday()]}"
 
 
 def resolved_dates(text: str, now: int, yield_now: YieldNow = go_on) -> str:

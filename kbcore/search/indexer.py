@@ -13,11 +13,11 @@ from typing import Any
 from weakref import WeakSet
 
 from kbcore.errors import KBError
-from kbcore.search.bm25 import FILL_ROWS, LexicalIndex, indexed_share
+from kbcore.search.bm25 import LexicalIndex, indexed_share
 from kbcore.state.tenant import Tenant
 from kbplanner.syntax.diagnostics import counted
 
-MIN_FACTS = FILL_ROWS
+MIN_FACTS = 2000
 """Facts of a tenant with episodes from which its index is made after a start.
 
 A question indexes fewer itself.
@@ -79,7 +79,7 @@ class WordIndexes:
         tenant.episodes.prepare()
         for _, stored in tenant.stored():
             self._yield_now()
-            stored.prepare_support()
+            stored.prepare_support(self._yield_now)
 
     def asked(self, *, is_behind: bool) -> None:
         """Look for new facts from time to time from now on; at once if an index is behind."""

@@ -21,9 +21,9 @@ from kbcore.errors import EngineFault
 from kbcore.state.partition import FLIP_GONE, FLIP_HIDDEN, FLIP_SHOWN, StoredRelation
 from kbplanner.engine.backend import Attribute
 from kbplanner.engine.lexical import EXCLUDED_RANK
-from kbplanner.pacing import YieldNow, go_on
+from kbplanner.pacing import YieldNow, go_on, paced
 
-WordsOf = Callable[["array[int]", YieldNow], Sequence[tuple[int, ...]]]
+WordsOf = Callable[["array[int]", YieldNow], Sequence[Iterable[int]]]
 """Function from symbols to the words of their texts, which rests between pieces of work."""
 
 BATCH_ROWS = 2000
@@ -37,6 +37,9 @@ WORDS_MERGED = 1000
 
 WORDS_BETWEEN = 20_000
 """Words of rows that are indexed between two turns of others."""
+
+ROWS_MASKED = 5000
+"""Rows whose places are marked between two turns of others: about a millisecond."""
 
 MAX_LENGTH = (1 << 16) - 1
 """Maximum stored length of a fact in words; longer facts count as this long."""
@@ -181,12 +184,14 @@ class Postings:
             del self._masks[next(iter(self._masks))]
         return mask
 
-    def with_rows(self, facts: Mapping[StoredRelation, Iterable[int]]) -> bytearray:
+    def with_rows(
+        self, facts: Mapping[StoredRelation, Iterable[int]], yield_now: YieldNow
+    ) -> bytearray:
         """Return for each place 1 if its fact is among those given by row ids, otherwise 0."""
         mask = bytearray(len(self.shown))
         for stored, rows in facts.items():
             if (part := self.part(stored)) is not None:
-                for row in rows:
+                for row in paced(rows, yield_now, ROWS_MASKED):
                     if row < len(part.places) and row not in part.closed:
                         mask[part.places[row]] = 1
         return mask

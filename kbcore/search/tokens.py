@@ -7,17 +7,18 @@ digits; `worksAt`, `works_at`, `works-at` and "works at" are the same words. An 
 and digits joined by `_` or `:` such as `D1:3` or `msg_0042`, is one word. Vowel signs and viramas
 are letters of their word; accents and points are dropped. Scripts written without spaces (Chinese,
 Japanese, Thai, Lao, Burmese, Khmer) are cut into pairs of characters. Turkish dotless i counts as
-i.
+i, and invisible characters are left out.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from kbcore.search.invisible import without_invisible
 from kbcore.search.irregular import BASE_FORMS
 from kbplanner.ir.values.words import MARK
 from kbplanner.pacing import YieldNow, go_on, paced
@@ -64,9 +65,6 @@ _WORD = re.compile(rf"(?<![^\W_])(?P<identifier>{_IDENTIFIER})|{_LETTERS}|\d+")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}"
 )
-_JOINERS = str.maketrans("\u0131", "i", "\u200c\u200d")
-"""Dotless i, and the characters that only say how letters are joined."""
-
 _LETTER_CLASSES = frozenset({0, 9, 84, 91, 103, 107, 118, 122, 129, 130, 132})
 """Combining classes of vowel signs, viramas and tone marks of Indic and South-East Asian scripts.
 Accents, the points of Hebrew and Arabic, and nuktas have others.
@@ -111,22 +109,29 @@ def in_first_person(text: str, yield_now: YieldNow) -> bool:
     """Return whether a text has a word of the first person, such as I or our; `yield_now` is called
     about once a millisecond.
     """
-    return next(_first_person(text, yield_now), None) is not None
+    runs = paced(_RUNS.finditer(text), yield_now, RUNS_PER_YIELD)
+    return any(_is_first_person(run.group()) for run in runs)
 
 
 def without_first_person(text: str, yield_now: YieldNow) -> str:
     """Return a text without its words of the first person; `yield_now` as for `in_first_person`."""
+    return without_words(text, _is_first_person, yield_now)
+
+
+def without_words(text: str, is_left_out: Callable[[str], bool], yield_now: YieldNow) -> str:
+    """Return a text without the runs of letters or of digits that `is_left_out` accepts;
+    `yield_now` as for `in_first_person`.
+    """
     parts, at = [], 0
-    for run in _first_person(text, yield_now):
-        parts.append(text[at : run.start()])
-        at = run.end()
+    for run in paced(_RUNS.finditer(text), yield_now, RUNS_PER_YIELD):
+        if is_left_out(run.group()):
+            parts.append(text[at : run.start()])
+            at = run.end()
     return "".join((*parts, text[at:]))
 
 
-def _first_person(text: str, yield_now: YieldNow) -> Iterator[re.Match[str]]:
-    for run in paced(_RUNS.finditer(text), yield_now, RUNS_PER_YIELD):
-        if run.group().casefold() in FIRST_PERSON:
-            yield run
+def _is_first_person(run: str) -> bool:
+    return run.casefold() in FIRST_PERSON
 
 
 def _stems_of(text: str, yield_now: YieldNow = go_on) -> list[str]:
@@ -158,7 +163,7 @@ def _folded(text: str, yield_now: YieldNow = go_on) -> str:
     text = text.replace("'s ", " ").replace("\u2019s ", " ").removesuffix("'s")
     if text.isascii():
         return text
-    plain = unicodedata.normalize("NFKD", text.translate(_JOINERS))
+    plain = unicodedata.normalize("NFKD", without_invisible(text).replace("\u0131", "i"))
     chars = paced(plain, yield_now, CHARS_PER_YIELD)
     return unicodedata.normalize("NFC", "".join(each for each in chars if not _is_accent(each)))
 
@@ -195,7 +200,7 @@ def _stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Any:
-    """Return the stemmer, imported at its first use: the package has those of all languages."""
-    from snowballstemmer import stemmer
+    """Return the stemmer, imported at its first use; it keeps no words, because `_stems` does."""
+    from Stemmer import Stemmer
 
-    return stemmer("english")
+    return Stemmer("english", 0)

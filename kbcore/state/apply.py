@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbcore.state.changes import (
     BESIDES_CONTENT,
@@ -21,6 +21,7 @@ from kbcore.state.changes import (
     ChangeSet,
     Declare,
     Delta,
+    DeployRuleSet,
     EndFacts,
     EndSubscriptions,
     EvictFacts,
@@ -36,13 +37,31 @@ from kbcore.state.changes import (
     ScopeChange,
     SetPriority,
 )
+from kbcore.state.deploying import (
+    deploy,
+    forget_removed,
+    rows_asserted_by_hand,
+    stays,
+    stored_by_hand,
+    without_staying,
+)
 from kbcore.state.episodes.applying import add_episodes, add_evidence, purge, restore_facts
 from kbcore.state.episodes.evidence import evidence_of, union, with_evidence, without_evidence
 from kbcore.state.eviction import end_facts, evict, set_priority
 from kbcore.state.facts import UNSET_PRIORITY, Fact, FactRows
-from kbcore.state.intervals import STATED_KEY, Interval, earlier_of, with_earlier
+from kbcore.state.intervals import (
+    STATED_KEY,
+    Interval,
+    earlier_of,
+    restated_of,
+    with_earlier,
+    with_late,
+    with_restated,
+    within,
+)
 from kbcore.state.merging.scopes import change_scopes
 from kbcore.state.partition import StoredRelation, located
+from kbcore.state.rule_sets import DECLARATION, FACT, RULE
 from kbcore.state.subscriptions import StatePosition
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
@@ -55,8 +74,9 @@ UNKNOWN = float("nan")
 FACTS_PER_YIELD = 200
 ROWS_PER_YIELD = 1000
 PREDICATES_PER_YIELD = 20
-"""Facts, bulk rows, and predicates with few facts, stored between two calls of `yield_now`: about a
-millisecond."""
+CHANGES_PER_YIELD = 5
+"""Facts, bulk rows, predicates with few facts, and small changes, stored between two calls of
+`yield_now`: about a millisecond."""
 
 _WINDOW = Attribute.TTL, Attribute.VALID_FROM, Attribute.VALID_UNTIL
 
@@ -114,53 +134,84 @@ def apply_changes(
 ) -> None:
     """Apply changes to a tenant and record in `delta` what they changed; `yield_now` as for
     `apply`.
+
+    Beside a deployment, what is stored and removed belongs to its rule set. Otherwise it is stored
+    and removed by hand.
     """
-    for number, change in enumerate(changes):
-        if isinstance(change, AssertFacts):
-            _assert_facts(tenant, change.facts, at, delta, yield_now)
-            delta.discarded += change.discarded
-        elif isinstance(change, AssertRows):
-            _assert_rows(tenant, change.rows, at, delta, yield_now)
-        elif isinstance(change, RetractFact):
-            _retract_fact(tenant, change, delta, number)
-        elif isinstance(change, RetractPattern):
-            _retract_pattern(tenant, change, delta, number, yield_now)
-        elif isinstance(change, AssertRules):
-            rules = tenant.writable_rules()
-            delta.rules_added += [
-                stored
-                for stored in paced(change.rules, yield_now, FACTS_PER_YIELD)
-                if rules.add(stored)
-            ]
-            tenant.plan_version += 1
-        elif isinstance(change, Declare):
-            rules = tenant.writable_rules()
-            for declared in paced(change.declarations, yield_now, FACTS_PER_YIELD):
-                rules.declare(declared)
-        elif isinstance(change, RetractRule):
-            _retract_rule(tenant, change, delta)
-        elif isinstance(change, ScopeChange):
-            change_scopes(tenant, change, delta, yield_now)
-        elif isinstance(change, EvictFacts):
-            delta.evicted += evict(tenant, change, yield_now)
-        elif isinstance(change, EndFacts):
-            end_facts(tenant, change, at, yield_now)
-        elif isinstance(change, SetPriority):
-            set_priority(tenant, change)
-        elif isinstance(change, AddEpisodes):
-            add_episodes(tenant, change, at, delta, yield_now)
-        elif isinstance(change, AddEvidence):
-            add_evidence(tenant, change, yield_now)
-        elif isinstance(change, PurgeMemory):
-            purge(tenant, change, delta, number, yield_now)
-        elif isinstance(change, RestoreFacts):
-            restore_facts(tenant, change, delta, yield_now)
-        elif isinstance(change, PutSubscription | EndSubscriptions | NoteDelivery):
-            _change_subscriptions(tenant, change, delta)
-        elif isinstance(change, NoteAnswer):
-            pass  # no fact or rule changes; `apply` stores the answer
-        else:
-            raise TypeError(f"{type(change).__name__} changes the catalog, not a tenant")
+    by_hand = True
+    for number, change in enumerate(paced(changes, yield_now, CHANGES_PER_YIELD)):
+        if isinstance(change, DeployRuleSet):
+            by_hand = False
+            deploy(tenant, change, at, yield_now)
+            continue
+        if by_hand and tenant.rule_sets.version:  # most tenants have never had any
+            stored_by_hand(tenant, change, yield_now)
+        _apply_change(tenant, change, (number, by_hand), at, delta, yield_now)
+        if tenant.rule_sets.version:
+            forget_removed(tenant, change, yield_now)
+
+
+def _apply_change(
+    tenant: Tenant,
+    change: Change,
+    origin: tuple[int, bool],
+    at: int,
+    delta: Delta,
+    yield_now: YieldNow,
+) -> None:
+    """Apply one change; `origin` is its number in the set, and True if it was made by hand."""
+    number, by_hand = origin
+    if isinstance(change, AssertFacts):
+        _assert_facts(tenant, change.facts, at, delta, yield_now)
+        delta.discarded += change.discarded
+    elif isinstance(change, AssertRows):
+        _assert_rows(tenant, change.rows, at, delta, yield_now)
+    elif isinstance(change, RetractFact):
+        _retract_fact(tenant, change, delta, number, by_hand)
+    elif isinstance(change, RetractPattern):
+        _retract_pattern(tenant, change, delta, number, yield_now)
+    elif isinstance(change, AssertRules):
+        _assert_rules(tenant, change, delta, yield_now)
+    elif isinstance(change, Declare):
+        _declare(tenant, change, yield_now)
+    elif isinstance(change, RetractRule):
+        _retract_rule(tenant, change, delta, by_hand)
+    elif isinstance(change, ScopeChange):
+        change_scopes(tenant, change, delta, yield_now)
+    elif isinstance(change, EvictFacts):
+        delta.evicted += evict(tenant, change, yield_now)
+    elif isinstance(change, EndFacts):
+        end_facts(tenant, change, at, yield_now)
+    elif isinstance(change, SetPriority):
+        set_priority(tenant, change)
+    elif isinstance(change, AddEpisodes):
+        add_episodes(tenant, change, at, delta, yield_now)
+    elif isinstance(change, AddEvidence):
+        add_evidence(tenant, change, yield_now)
+    elif isinstance(change, PurgeMemory):
+        purge(tenant, change, delta, number, yield_now)
+    elif isinstance(change, RestoreFacts):
+        restore_facts(tenant, change, delta, yield_now)
+    elif isinstance(change, PutSubscription | EndSubscriptions | NoteDelivery):
+        _change_subscriptions(tenant, change, delta)
+    elif isinstance(change, NoteAnswer):
+        pass  # no fact or rule changes; `apply` stores the answer
+    else:
+        raise TypeError(f"{type(change).__name__} changes the catalog, not a tenant")
+
+
+def _assert_rules(tenant: Tenant, change: AssertRules, delta: Delta, yield_now: YieldNow) -> None:
+    rules = tenant.writable_rules()
+    delta.rules_added += [
+        stored for stored in paced(change.rules, yield_now, FACTS_PER_YIELD) if rules.add(stored)
+    ]
+    tenant.plan_version += 1
+
+
+def _declare(tenant: Tenant, change: Declare, yield_now: YieldNow) -> None:
+    rules = tenant.writable_rules()
+    for declared in paced(change.declarations, yield_now, FACTS_PER_YIELD):
+        rules.declare(declared)
 
 
 def _assert_facts(
@@ -284,12 +335,12 @@ def _describe_new(
     )
     for index in indices:
         fact, row = facts[index], tuple(symbols[index * arity : (index + 1) * arity])
-        if fact.metadata or fact.evidence:
+        if fact.metadata or fact.evidence or fact.restated:
             stored.describe(row, _metadata(tenant, fact, None))
         if fact.confidence is not None:
             sure.append(ids[index])
             sureness.append(fact.confidence)
-        if fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None:
+        if _is_limited(fact):
             windowed.append(ids[index])
             windowed_rows.append(row)
             windows.append((fact.ttl or 0, beginning_cell(fact.valid_from), _end(fact, at)))
@@ -331,11 +382,18 @@ def replay_rows(
             Attribute.CREATED_AT, array("I", [ids[i] for i in new]), [times[i] for i in new]
         )
         tenant.changed(added, stored)
+    if _opposite(tenant, stored) is not None:
+        for index in new:
+            own = symbols[index * arity : (index + 1) * arity]
+            _contest(tenant, stored, own, ids[index : index + 1], times[index])
     for index in again:
         row = tuple(symbols[index * arity : (index + 1) * arity])
         fact = Fact(schema.predicate, (), schema.positive, scope)
         _describe(tenant, stored, row, ids[index : index + 1], fact, times[index], True)
         _contest(tenant, stored, array("I", row), ids[index : index + 1], times[index])
+    rows_asserted_by_hand(
+        tenant, [FactRows(schema.predicate, arity, args, schema.positive, scope)], go_on
+    )
 
 
 def _end(fact: Fact, at: int) -> int:
@@ -362,6 +420,11 @@ def _plain(fact: Fact) -> bool:
     )
 
 
+def _is_limited(fact: Fact) -> bool:
+    """Return True for a fact that is asserted with a validity window or a `ttl`."""
+    return fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None
+
+
 def _describe(
     tenant: Tenant,
     stored: StoredRelation,
@@ -378,41 +441,24 @@ def _describe(
     """
     tenant.changed(0, stored)
     relation = stored.relation
-    limited = fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None
+    limited = _is_limited(fact)
     before = stored.metadata.get(row, {}) if again else {}
     earlier = earlier_of(before)
     begin, end = beginning_cell(fact.valid_from), _end(fact, at)
     if again:
-        start, until, ttl = _window(stored, ids)
-        if _is_earlier(fact, start, until):
-            values = without_evidence(before)
-            closed = Interval(fact.valid_from or 0, end, at, fact.confidence, fact.metadata)
-            described = _metadata(tenant, replace(fact, metadata=values), before)
-            if STATED_KEY in before:
-                described = {**described, STATED_KEY: before[STATED_KEY]}
-            stored.describe(row, with_earlier(described, [*earlier, closed]))
-            stored.limited.add(row)
-            tenant.limit(stored, row)
+        window = _window(stored, ids)
+        if _is_earlier(fact, window):
+            closed = Interval(
+                fact.valid_from or 0, end, at, fact.confidence, fact.metadata, fact.restated
+            )
+            _add_earlier(tenant, stored, row, fact, with_late(earlier, closed))
             return
-        closes = fact.valid_from is None and fact.valid_until is not None and fact.ttl is None
-        new_start = at if fact.valid_from is None else fact.valid_from
-        is_over = until <= at and not (closes and end <= at)
-        if is_over or (until <= new_start and not closes):
-            if not ttl:
-                earlier.append(_past(stored, row, ids, min(until, new_start)))
-        elif closes:
-            begin = int(relation.attributes(Attribute.VALID_FROM, ids)[0])
-        elif fact.ttl is None and fact.valid_from is not None and fact.valid_until is None:
-            end = FOREVER if ttl else until
-        if is_over:
-            relation.set_attribute(Attribute.CREATED_AT, ids, [at])
-            relation.set_attribute(Attribute.ACCESSES, ids, [1])
-            relation.set_attribute(Attribute.PRIORITY, ids, [UNSET_PRIORITY])
-        else:
-            accesses = relation.attributes(Attribute.ACCESSES, ids)[0]
-            relation.set_attribute(Attribute.ACCESSES, ids, [int(accesses) + 1])
-        relation.set_attribute(Attribute.LAST_ACCESS, ids, [at])
-    if fact.metadata or fact.evidence or again:
+        renewal = _renewal(stored, ids, fact, at, window)
+        begin, end = renewal.begin, renewal.end
+        if renewal.past_end is not None:
+            earlier.append(stored.newest_interval(row, ids, renewal.past_end))
+        _count_assertion(stored, ids, at, renewal.is_over)
+    if fact.metadata or fact.evidence or fact.restated or again:
         stored.describe(row, with_earlier(_metadata(tenant, fact, before), earlier))
     if fact.confidence is not None or again:
         relation.set_attribute(
@@ -423,6 +469,8 @@ def _describe(
         relation.set_attribute(Attribute.VALID_FROM, ids, [begin])
         relation.set_attribute(Attribute.VALID_UNTIL, ids, [end])
         stored.limited.add(row)
+        if again:
+            _note_restated(stored, row, ids, [*restated_of(before), window[0], *fact.restated])
         tenant.limit(stored, row)
         if not limited and not earlier:
             stored.limited.discard(row)
@@ -434,10 +482,56 @@ def _window(stored: StoredRelation, ids: array[int]) -> tuple[int, int, int]:
     return start, until, int(stored.relation.attributes(Attribute.TTL, ids)[0])
 
 
-def _is_earlier(fact: Fact, start: int, until: int) -> bool:
-    """Return True if an assertion names an interval that ends before the newest one of the fact
-    begins.
+class _Renewal(NamedTuple):
+    """The change of a stored fact's newest interval by another assertion of the fact.
+
+    `begin` and `end` are the new VALID_FROM and VALID_UNTIL cells. `is_over` is True if the stored
+    interval had ended. `past_end` is where it ends if it becomes a closed one, else None.
     """
+
+    begin: int
+    end: int
+    is_over: bool
+    past_end: int | None
+
+
+def _renewal(
+    stored: StoredRelation, ids: array[int], fact: Fact, at: int, window: tuple[int, int, int]
+) -> _Renewal:
+    """Return the change of a newest interval, from the `_window` of a stored fact."""
+    _, until, ttl = window
+    begin, end = beginning_cell(fact.valid_from), _end(fact, at)
+    past_end: int | None = None
+    closes = fact.valid_from is None and fact.valid_until is not None and fact.ttl is None
+    new_start = at if fact.valid_from is None else fact.valid_from
+    is_over = until <= at and not (closes and end <= at)
+    if is_over or (until <= new_start and not closes):
+        past_end = None if ttl else min(until, new_start)
+    elif closes:
+        begin = int(stored.relation.attributes(Attribute.VALID_FROM, ids)[0])
+    elif fact.ttl is None and fact.valid_from is not None and fact.valid_until is None:
+        end = FOREVER if ttl else until
+    return _Renewal(begin, end, is_over, past_end)
+
+
+def _count_assertion(stored: StoredRelation, ids: array[int], at: int, is_new: bool) -> None:
+    """Record an assertion of a stored fact; `is_new` makes it a fact created at `at`."""
+    relation = stored.relation
+    if is_new:
+        relation.set_attribute(Attribute.CREATED_AT, ids, [at])
+        relation.set_attribute(Attribute.ACCESSES, ids, [1])
+        relation.set_attribute(Attribute.PRIORITY, ids, [UNSET_PRIORITY])
+    else:
+        accesses = relation.attributes(Attribute.ACCESSES, ids)[0]
+        relation.set_attribute(Attribute.ACCESSES, ids, [int(accesses) + 1])
+    relation.set_attribute(Attribute.LAST_ACCESS, ids, [at])
+
+
+def _is_earlier(fact: Fact, window: tuple[int, int, int]) -> bool:
+    """Return True if an assertion names an interval that ends before the newest one of the fact,
+    as returned by `_window`, begins.
+    """
+    start, until, _ = window
     return (
         fact.late
         and fact.valid_from is not None
@@ -446,19 +540,39 @@ def _is_earlier(fact: Fact, start: int, until: int) -> bool:
     )
 
 
-def _past(stored: StoredRelation, row: tuple[int, ...], ids: array[int], until: int) -> Interval:
-    """Return the newest interval of a stored fact as a closed one that ends at `until`."""
-    created, confidence = (
-        stored.relation.attributes(each, ids)[0]
-        for each in (Attribute.CREATED_AT, Attribute.CONFIDENCE)
-    )
-    return Interval(
-        next(stored.windows(ids))[0],
-        until,
-        int(created),
-        None if confidence != confidence else confidence,
-        dict(without_evidence(stored.metadata.get(row, {}))),
-    )
+def _note_restated(
+    stored: StoredRelation, row: tuple[int, ...], ids: array[int], times: Iterable[int]
+) -> None:
+    """Store the times of statements that lie within the newest interval of a fact."""
+    start, until, _ = _window(stored, ids)
+    inside = within(times, start, until)
+    if inside:
+        stored.describe(row, with_restated(stored.metadata.get(row, {}), inside))
+
+
+def _add_earlier(
+    tenant: Tenant,
+    stored: StoredRelation,
+    row: tuple[int, ...],
+    fact: Fact,
+    intervals: Iterable[Interval],
+) -> None:
+    """Store the closed intervals of a fact, and its evidence; its newest interval stays."""
+    before = stored.metadata.get(row, {})
+    described = _metadata(tenant, replace(fact, metadata=without_evidence(before)), before)
+    if STATED_KEY in before:
+        described = {**described, STATED_KEY: before[STATED_KEY]}
+    described = with_restated(described, restated_of(before))
+    stored.describe(row, with_earlier(described, intervals))
+    stored.limited.add(row)
+    tenant.limit(stored, row)
+
+
+def _opposite(tenant: Tenant, stored: StoredRelation) -> StoredRelation | None:
+    """Return the relation of the opposite facts, None if it has none."""
+    partition = tenant.partition(stored.scope)
+    opposite = None if partition is None else partition.get(stored.schema.opposite)
+    return opposite if opposite is not None and opposite.relation.counts().live else None
 
 
 def _contest(
@@ -467,9 +581,8 @@ def _contest(
     """Make asserted facts whose opposite is stored the newer statements, with at least as many
     accesses, so that earlier reads of the opposite do not count against them.
     """
-    partition = tenant.partition(stored.scope)
-    opposite = None if partition is None else partition.get(stored.schema.opposite)
-    if opposite is None or not opposite.relation.counts().live:
+    opposite = _opposite(tenant, stored)
+    if opposite is None:
         return
     arity, relation = stored.schema.arity, stored.relation
     others = opposite.relation.locate(symbols, len(ids))
@@ -494,19 +607,26 @@ def _metadata(tenant: Tenant, fact: Fact, before: Mapping[str, Any] | None) -> M
     out: the episode was purged after the assertion was accepted.
     """
     known = () if before is None else evidence_of(before)
+    metadata = fact.metadata
+    if fact.restated:
+        metadata = with_restated(metadata, fact.restated)
     if not fact.evidence and not known:
-        return fact.metadata
+        return metadata
     new = [each.to_json() for each in fact.evidence if each.episode in tenant.episodes]
-    return with_evidence(fact.metadata, union(known, new))
+    return with_evidence(metadata, union(known, new))
 
 
-def _retract_fact(tenant: Tenant, change: RetractFact, delta: Delta, number: int) -> None:
+def _retract_fact(
+    tenant: Tenant, change: RetractFact, delta: Delta, number: int, by_hand: bool
+) -> None:
     partition = tenant.partition(change.scope)
     symbols = array("I", [tenant.engine.find(arg) for arg in change.args])
     if partition is None or 0 in symbols:
         return
     for stored in partition.named(change.predicate, len(change.args), change.positive):
-        _remove(tenant, stored, symbols, 1, delta, number)
+        key = FACT, change.predicate, change.args, stored.schema.positive
+        if not (by_hand and stays(tenant, change.scope, key)):
+            _remove(tenant, stored, symbols, 1, delta, number)
 
 
 def _retract_pattern(
@@ -518,7 +638,8 @@ def _retract_pattern(
         return
     for stored in partition.named(change.predicate, len(change.pattern), change.positive):
         rows, ids = stored.relation.match(pattern, hidden=True, yield_now=yield_now)
-        _remove(tenant, stored, rows, len(ids), delta, number, yield_now)
+        rows, count = without_staying(tenant, stored, rows, len(ids), yield_now)
+        _remove(tenant, stored, rows, count, delta, number, yield_now)
 
 
 def _remove(
@@ -541,7 +662,11 @@ def _remove(
     delta.removed.append(RemovedFacts(stored.schema, stored.scope, keys, removed_rows, change))
 
 
-def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta) -> None:
+def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta, by_hand: bool) -> None:
+    declared = tenant.rules.declaration(change.scope, change.id)
+    kind = RULE if declared is None else DECLARATION
+    if by_hand and stays(tenant, change.scope, (kind, change.id)):
+        return
     declared = tenant.writable_rules().withdraw(change.scope, change.id)
     if declared is not None:
         delta.declarations_removed.append(declared)

@@ -17,12 +17,15 @@ from kbcore.state.idempotency import IdempotentAnswer, Outcome, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey
+from kbcore.state.rule_sets import ItemKey, SetItems, VersionNote
 from kbcore.state.rulebook import ParsedDeclaration, ParsedRule
 from kbcore.state.subscriptions import StatePosition, StoredSubscription
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Variable
 from kbplanner.pacing import YieldNow, go_on
+from kbtypes.results import INPUT_ID_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,30 @@ class RetractRule:
 
     id: str
     scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeployRuleSet:
+    """Store a version of a rule set: rules, declarations and facts that are new or changed in it,
+    and the keys of those that are no more in it.
+
+    It is the first change of its set. Those that follow store and remove the rules, declarations
+    and facts which the deployment adds, and those which have lost their last owner.
+    """
+
+    name: str
+    scope: str | None
+    version: int
+    note: VersionNote
+    rules: tuple[ParsedRule, ...] = ()
+    declarations: tuple[ParsedDeclaration, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    dropped: tuple[ItemKey, ...] = ()
+
+    @property
+    def items(self) -> SetItems:
+        """The rules, declarations and facts."""
+        return SetItems(self.rules, self.declarations, self.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +346,7 @@ Change = (
     | AssertRules
     | Declare
     | RetractRule
+    | DeployRuleSet
     | EvictFacts
     | EndFacts
     | SetPriority
@@ -424,6 +452,13 @@ class WriteSet:
         return not (self.removed.isdisjoint(touched) and self.asserted.isdisjoint(depends.read))
 
 
+def declares_inputs(change: Change) -> bool:
+    """Return True if a change declares an input or withdraws one."""
+    if isinstance(change, Declare):
+        return any(isinstance(each, Input) for each in change.declarations)
+    return isinstance(change, RetractRule) and change.id.endswith(INPUT_ID_SUFFIX)
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
     """Changes of one tenant that are applied together: one log record, all or none.
@@ -446,13 +481,19 @@ class ChangeSet:
     key: str | None = field(default=None, compare=False)
     undoes: int | None = None
     yield_now: YieldNow = field(default=go_on, compare=False)
+    checked_inputs: tuple[int, int] | None = field(default=None, compare=False)
+    """State of the declared inputs that the types of arguments were checked with; None if they were
+    not."""
     of_catalog: bool = field(init=False, compare=False, repr=False)
     """True if the set changes whole databases or tenants, or the keys of the node."""
+    declares_inputs: bool = field(init=False, compare=False, repr=False)
+    """True if the set declares inputs or withdraws them."""
 
     def __post_init__(self) -> None:
         changes = self.changes
         of_catalog = len(changes) == 1 and isinstance(changes[0], ChangeCatalog | ChangeKeys)
         object.__setattr__(self, "of_catalog", of_catalog)
+        object.__setattr__(self, "declares_inputs", any(map(declares_inputs, changes)))
 
     @property
     def creates_tenant(self) -> bool:
@@ -491,7 +532,7 @@ def _stores(change: Change) -> bool:
         return bool(change.episodes)
     if isinstance(change, RestoreFacts):
         return bool(change.facts)
-    return isinstance(change, ForkScope | MergeScope | NoteAnswer | PutSubscription)
+    return isinstance(change, DeployRuleSet | ForkScope | MergeScope | NoteAnswer | PutSubscription)
 
 
 _REMOVING_CHANGES = (

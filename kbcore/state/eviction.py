@@ -5,10 +5,17 @@ from __future__ import annotations
 from array import array
 
 from kbcore.state.changes import EndFacts, EvictFacts, SetPriority
-from kbcore.state.intervals import earlier_of, interval_at, with_earlier
+from kbcore.state.intervals import (
+    earlier_of,
+    interval_at,
+    restated_of,
+    with_earlier,
+    with_restated,
+    within,
+)
 from kbcore.state.partition import located
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import Attribute
+from kbplanner.engine.backend import Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import YieldNow, paced
 
@@ -51,7 +58,10 @@ def set_priority(tenant: Tenant, change: SetPriority) -> None:
 
 
 def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) -> None:
-    """End the interval of each named fact that contains the given time, not after its own end."""
+    """End the interval of each named fact that contains the given time, not after its own end.
+
+    If the fact was stated again from a later time in the interval, it begins again then.
+    """
     for fact in paced(change.facts, yield_now, GROUPS_PER_YIELD):
         partition = tenant.partition(fact.scope)
         schema = RelationSchema(fact.predicate, len(fact.args), fact.positive)
@@ -68,16 +78,25 @@ def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) ->
         until = at if fact.until is None else fact.until
         metadata = stored.metadata.get(row, {})
         if until < begin and interval_at(metadata, until) is not None:
-            cut = [
-                each._replace(end=until) if each.start <= until < each.end else each
+            left = [
+                part
                 for each in earlier_of(metadata)
+                for part in (each.without(until) if each.start <= until < each.end else (each,))
             ]
-            stored.describe(row, with_earlier(metadata, cut))
+            stored.describe(row, with_earlier(metadata, left))
             tenant.limit(stored, row)
             tenant.changed(0, stored)
             continue
+        again = within(restated_of(metadata), until, end) if begin <= until else ()
         until = max(begin, until)
-        stored.relation.set_attribute(Attribute.VALID_UNTIL, ids, [min(end, until)])
+        if again:
+            before = stored.newest_interval(row, ids, until)
+            described = with_earlier(metadata, [*earlier_of(metadata), before])
+            stored.describe(row, with_restated(described, again[1:]))
+            begins = beginning_cell(again[0])
+            stored.relation.set_attribute(Attribute.VALID_FROM, ids, [begins])
+        else:
+            stored.relation.set_attribute(Attribute.VALID_UNTIL, ids, [min(end, until)])
         stored.limited.add(row)
         tenant.limit(stored, row)
         tenant.changed(0, stored)

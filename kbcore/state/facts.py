@@ -32,7 +32,8 @@ class Fact:
     `ttl` is in milliseconds from the last assertion, `valid_from` and `valid_until` epoch
     milliseconds, each None if not limited; `confidence` is 0 to 1 or None for unknown. `evidence`
     are spans of episodes that support the fact, beside those it has if it is stored. With `late`
-    the interval is one before the newest of a stored fact, which stays as it is.
+    the interval is one before the newest of a stored fact, which stays as it is. `restated` are
+    times within the interval, in order, from which the fact was stated again.
     """
 
     predicate: str
@@ -46,6 +47,7 @@ class Fact:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()
     late: bool = False
+    restated: tuple[int, ...] = ()
 
     @property
     def key(self) -> FactKey:

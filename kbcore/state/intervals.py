@@ -20,16 +20,25 @@ STATED_KEY = "\0stated"
 """Key of the time of the last assertion of a fact whose opposite is stored, if that is not its
 creation."""
 
-RESERVED_KEYS = frozenset((EVIDENCE_KEY, EARLIER_KEY, STATED_KEY))
+RESTATED_KEY = "\0restated"
+"""Key of the times within the newest interval of a fact from which it was stated again."""
+
+RESERVED_KEYS = frozenset((EVIDENCE_KEY, EARLIER_KEY, STATED_KEY, RESTATED_KEY))
 """Keys of stored metadata that the metadata of clients must not contain."""
 
 MAX_EARLIER = 1000
 """Closed intervals that a fact keeps, the newest of them."""
 
+MAX_RESTATED = 100
+"""Times that an interval keeps from which its fact was stated again, the newest of them."""
+
 
 class Interval(NamedTuple):
     """A closed interval of a fact, from `start` up to, not including, `end` (epoch milliseconds),
     with the values that the fact had in it.
+
+    `restated` are the times within it from which the fact was stated again: another value that
+    arrives late ends the fact only up to the next of them.
     """
 
     start: int
@@ -37,6 +46,20 @@ class Interval(NamedTuple):
     created_at: int
     confidence: float | None = None
     metadata: Mapping[str, Any] = {}
+    restated: Sequence[int] = ()
+
+    def without(self, at: int) -> list[Interval]:
+        """Return what is left of the interval when another value begins at a time in it."""
+        again = [time for time in self.restated if time > at]
+        left = [self._replace(end=at, restated=within(self.restated, self.start, at))]
+        if again:
+            left.append(self._replace(start=again[0], restated=again[1:]))
+        return left
+
+
+def within(times: Iterable[int], start: int, end: int) -> list[int]:
+    """Return the times between two others, in order and each once; of many the newest."""
+    return sorted({time for time in times if start < time < end})[-MAX_RESTATED:]
 
 
 def without_reserved(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -57,9 +80,36 @@ def with_earlier(metadata: Mapping[str, Any], intervals: Iterable[Interval]) -> 
     Empty intervals are left out, and of equal ones all but one.
     """
     unique = {each[:2]: each for each in intervals if each.start < each.end}
-    ordered = [list(unique[name]) for name in sorted(unique)][-MAX_EARLIER:]
+    ordered = [_stored(unique[name]) for name in sorted(unique)[-MAX_EARLIER:]]
     bare = {key: value for key, value in metadata.items() if key != EARLIER_KEY}
     return {**bare, EARLIER_KEY: ordered} if ordered else bare
+
+
+def with_late(intervals: Iterable[Interval], late: Interval) -> list[Interval]:
+    """Return closed intervals and one more, which takes in those that it meets."""
+    left: list[Interval] = []
+    for each in intervals:
+        if each.start < late.end and late.start < each.end:
+            start, end = min(each.start, late.start), max(each.end, late.end)
+            times = [each.start, late.start, *each.restated, *late.restated]
+            late = late._replace(start=start, end=end, restated=within(times, start, end))
+        else:
+            left.append(each)
+    return [*left, late]
+
+
+def restated_of(metadata: Mapping[str, Any]) -> Sequence[int]:
+    """Return the times in stored metadata from which the fact was stated again in its newest
+    interval.
+    """
+    times: Sequence[int] = metadata.get(RESTATED_KEY, ())
+    return times
+
+
+def with_restated(metadata: Mapping[str, Any], times: Sequence[int]) -> Mapping[str, Any]:
+    """Return metadata with exactly these times of the newest interval, as they are stored."""
+    bare = {key: value for key, value in metadata.items() if key != RESTATED_KEY}
+    return {**bare, RESTATED_KEY: list(times)} if times else bare
 
 
 def interval_at(metadata: Mapping[str, Any] | None, at: int) -> Interval | None:
@@ -72,7 +122,7 @@ def interval_at(metadata: Mapping[str, Any] | None, at: int) -> Interval | None:
 
 def united(target: Mapping[str, Any], source: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the metadata of two facts that become one: the source wins a key that both have, the
-    closed intervals are united, and the later assertion counts.
+    closed intervals and the times are united, and the later assertion counts.
     """
     both = {**target, **source}
     stated: Sequence[int] = [
@@ -80,4 +130,11 @@ def united(target: Mapping[str, Any], source: Mapping[str, Any]) -> Mapping[str,
     ]
     if stated:
         both[STATED_KEY] = max(stated)
+    times = {*restated_of(target), *restated_of(source)}
+    if times:
+        both[RESTATED_KEY] = sorted(times)[-MAX_RESTATED:]
     return with_earlier(both, [*earlier_of(target), *earlier_of(source)])
+
+
+def _stored(interval: Interval) -> list[Any]:
+    return list(interval) if interval.restated else list(interval[:-1])

@@ -34,6 +34,24 @@ class ReadWriteLock:
         """Return a context manager that holds the lock exclusively."""
         return self._write
 
+    def acquire_unless_read(self) -> bool:
+        """Take the lock as a writer, and return True, unless readers hold it; `release` ends it.
+
+        This waits for a writer, which is seldom long, but never for a reader.
+        """
+        with self._mutex:
+            while self._writing:
+                self._changed.wait()
+            if self._readers:
+                return False
+            self._writing = True
+        self._write.begin()
+        return True
+
+    def release(self) -> None:
+        """Release the lock that a writer holds."""
+        self._write.__exit__(None, None, None)
+
     @property
     def written(self) -> bool:
         """True while a writer holds the lock."""
@@ -84,9 +102,13 @@ class _Write:
                 if not lock._writers_waiting:
                     lock._changed.notify_all()
             lock._writing = True
+        self.begin()
+
+    def begin(self) -> None:
+        """Run what waits for the next writer, which holds the lock."""
         try:
-            while lock.before:
-                lock.before.pop()()
+            while self._lock.before:
+                self._lock.before.pop()()
         except BaseException as error:  # on KeyboardInterrupt `__exit__` is not called
             self.__exit__(type(error), error, error.__traceback__)
             raise

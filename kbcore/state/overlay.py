@@ -9,19 +9,22 @@ that time; the transaction compares them when it commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from kbcore.errors import Conflict, TooLarge
 from kbcore.state.access import Uncounted
+from kbcore.state.apply import apply_changes
+from kbcore.state.changes import Change, Delta
 from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.locks import ReadWriteLock
 from kbcore.state.partition import Partition, StoredRelation
+from kbcore.state.rule_sets import RuleSets
 from kbcore.state.rulebook import RuleBook
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import current_yield
+from kbplanner.pacing import YieldNow, current_yield
 
 ReadName = tuple[str | None, str | None, int | None]
 """Scope, predicate and arity of a read; arity None: every arity; predicate None: the whole
@@ -104,6 +107,9 @@ class Overlay(Tenant):
         self.accesses = Uncounted()
         self.plans = base.plans
         self.episodes = StoredEpisodes(base.episodes)
+        self.erased = base.erased
+        self.rule_sets = base.rule_sets
+        self._rule_sets_below = 0
         self.lost = base.lost
         self.advance(base.at(0))
         self._seen = (base.version, base.plan_version)
@@ -130,6 +136,13 @@ class Overlay(Tenant):
             self._own_rules = self.base.rules.copy()
             self._rules_below = self._own_rules.version
         return self._own_rules
+
+    def writable_rule_sets(self) -> RuleSets:
+        """Return a copy of the rule sets, whose owners may be changed."""
+        if self.rule_sets is self.base.rule_sets:
+            self.rule_sets = self.base.rule_sets.copy()
+            self._rule_sets_below = self.rule_sets.version
+        return self.rule_sets
 
     def partition(self, scope: str | None) -> Partition:
         """Return a partition as the transaction sees it, empty if it does not exist."""
@@ -208,8 +221,11 @@ class Overlay(Tenant):
             self._reads.episodes = self.base.episodes.version
 
     def outdated(self) -> bool:
-        """Return True if a copied relation or the copied rules have changed in the base since."""
+        """Return True if a copied relation, rules or rule sets have changed in the base since."""
         if self._own_rules is not None and self._rules_below != self.base.rules.version:
+            return True
+        base_sets = self.base.rule_sets
+        if self.rule_sets is not base_sets and self._rule_sets_below != base_sets.version:
             return True
         return self.lost != self.base.lost or any(
             layer.outdated() for layer in self._layers.values()
@@ -350,3 +366,18 @@ class OverlayLock(ReadWriteLock):
     def alone(self) -> AbstractContextManager[None]:
         """Hold the lock exclusively, without the lock of the base."""
         return super().write()
+
+
+def apply_to_overlay(
+    overlay: Overlay, changes: Sequence[Change], now: int, yield_now: YieldNow
+) -> Delta:
+    """Apply changes to an overlay; the caller holds its lock, or is its only user and holds the
+    read lock of its base. `yield_now` is called about once a millisecond; if it raises, the overlay
+    must not be used any more.
+    """
+    delta = Delta(now)
+    with overlay.unnoted():
+        overlay.advance(now)
+        apply_changes(overlay, changes, now, delta, yield_now)
+        overlay.version += 1
+    return delta

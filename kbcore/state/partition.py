@@ -9,7 +9,18 @@ from typing import Any
 from weakref import WeakSet
 
 from kbcore.state.facts import Row
-from kbcore.state.intervals import EARLIER_KEY, EVIDENCE_KEY, STATED_KEY, earlier_of, interval_at
+from kbcore.state.intervals import (
+    EARLIER_KEY,
+    EVIDENCE_KEY,
+    RESTATED_KEY,
+    STATED_KEY,
+    Interval,
+    earlier_of,
+    interval_at,
+    restated_of,
+    within,
+    without_reserved,
+)
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema
@@ -25,7 +36,7 @@ FLIP_HIDDEN, FLIP_SHOWN, FLIP_GONE = 0, 1, 2
 """Kind of change of a row, in the two lowest bits of a flip; the row id is in the bits above."""
 
 ROWS_PER_YIELD = 500
-"""Rows removed between two calls of `yield_now`: about a millisecond."""
+"""Rows removed, or read for an index, between two calls of `yield_now`: about a millisecond."""
 
 MAX_FLIPS = 1 << 16
 """Flips recorded for a reader that does not read them; beyond this it must scan the whole
@@ -109,9 +120,6 @@ def _external(
         own: list[dict[str, Any]] = [dict(metadata.get(key) or {}) for key in keys]
     else:
         own = [{} for _ in bounds]
-    begun = list(created)
-    if any(starts):
-        begun = [beginning(int(start), int(at)) for start, at in zip(starts, begun, strict=True)]
     template = {
         "predicate": schema.predicate,
         "args": None,
@@ -124,18 +132,8 @@ def _external(
         "ttl": None,
         "confidence": None,
     }
-    cells: dict[str, list[Any]] = {
-        "args": args,
-        "metadata": own,
-        "createdAt": list(created),
-        "validFrom": begun,
-    }
-    if min(ends, default=FOREVER) != FOREVER:
-        cells["validUntil"] = [None if end == FOREVER else end for end in ends]
-    if any(ttls):
-        cells["ttl"] = [ttl or None for ttl in ttls]
-    if not all(map(isnan, confidences)):
-        cells["confidence"] = [None if isnan(each) else each for each in confidences]
+    cells: dict[str, list[Any]] = {"args": args, "metadata": own}
+    cells.update(_shown_cells(created, starts, ends, ttls, confidences))
     rows: list[Row] = dicts_of(template, count, cells)
     if metadata:
         for row in rows:
@@ -144,9 +142,31 @@ def _external(
                 _show_interval(row, as_of)
             row["metadata"].pop(EARLIER_KEY, None)
             row["metadata"].pop(STATED_KEY, None)
+            row["metadata"].pop(RESTATED_KEY, None)
             if evidence is not None:
                 row["evidence"] = [dict(span) for span in evidence]
     return rows
+
+
+def _shown_cells(
+    created: Sequence[float],
+    starts: Sequence[float],
+    ends: Sequence[float],
+    ttls: Sequence[float],
+    confidences: Sequence[float],
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the members of facts that have a value in any of them, from the cells of _SHOWN."""
+    begun = list(created)
+    if any(starts):
+        begun = [beginning(int(start), int(at)) for start, at in zip(starts, begun, strict=True)]
+    yield "createdAt", list(created)
+    yield "validFrom", begun
+    if min(ends, default=FOREVER) != FOREVER:
+        yield "validUntil", [None if end == FOREVER else end for end in ends]
+    if any(ttls):
+        yield "ttl", [ttl or None for ttl in ttls]
+    if not all(map(isnan, confidences)):
+        yield "confidence", [None if isnan(each) else each for each in confidences]
 
 
 def _show_interval(row: Row, as_of: int) -> None:
@@ -187,21 +207,45 @@ class RowJournal:
         return bool(self._before)
 
 
-def _move_support(
-    supported: dict[str, dict[RowKey, None]],
-    row: RowKey,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> None:
-    """Update the facts by episode for a fact whose metadata change."""
-    for span in (before or {}).get(EVIDENCE_KEY, ()):
-        rows = supported.get(span["episode"])
-        if rows is not None:
+class _SupportedFacts:
+    """The facts with evidence in each episode.
+
+    A message mostly supports one fact, which is held without a dict around it: that would be half
+    of what the evidence of a message takes in memory.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, RowKey | dict[RowKey, None]] = {}
+
+    def of(self, episode: str) -> Iterable[RowKey]:
+        """Return the facts with evidence in an episode."""
+        rows = self._rows.get(episode)
+        if rows is None:
+            return ()
+        return (rows,) if isinstance(rows, tuple) else rows
+
+    def move(
+        self, row: RowKey, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+    ) -> None:
+        """Follow a change of the metadata of a fact."""
+        for span in (before or {}).get(EVIDENCE_KEY, ()):
+            self._remove(span["episode"], row)
+        for span in (after or {}).get(EVIDENCE_KEY, ()):
+            self._add(span["episode"], row)
+
+    def _add(self, episode: str, row: RowKey) -> None:
+        rows = self._rows.setdefault(episode, row)
+        if isinstance(rows, dict):
+            rows[row] = None
+        elif rows != row:
+            self._rows[episode] = {rows: None, row: None}
+
+    def _remove(self, episode: str, row: RowKey) -> None:
+        rows = self._rows.get(episode)
+        if isinstance(rows, dict):
             rows.pop(row, None)
-            if not rows:
-                del supported[span["episode"]]
-    for span in (after or {}).get(EVIDENCE_KEY, ()):
-        supported.setdefault(span["episode"], {})[row] = None
+        if rows in (row, {}):
+            del self._rows[episode]
 
 
 class StoredRelation:
@@ -225,7 +269,7 @@ class StoredRelation:
         self.relation = relation
         self.metadata: dict[RowKey, Mapping[str, Any]] = {}
         self._looking: WeakSet[MetadataThen] | None = None
-        self._supported: dict[str, dict[RowKey, None]] | None = None
+        self._supported: _SupportedFacts | None = None
         self.limited: set[RowKey] = set()
         self.scheduled: dict[RowKey, int] = {}
         self.expired: set[RowKey] = set()
@@ -330,13 +374,13 @@ class StoredRelation:
             for then in list(self._looking):
                 then.keep(row)
         if self._supported is not None:
-            _move_support(self._supported, row, self.metadata.get(row), metadata)
+            self._supported.move(row, self.metadata.get(row), metadata)
         if metadata:
             self.metadata[row] = dict(metadata)
         else:
             self.metadata.pop(row, None)
 
-    def supported_by(self, episode: str) -> Iterable[RowKey]:
+    def supported_by(self, episode: str, yield_now: YieldNow = go_on) -> Iterable[RowKey]:
         """Return the facts with evidence in an episode, hidden ones too; the caller holds the read
         lock.
 
@@ -345,17 +389,17 @@ class StoredRelation:
         """
         if not self.metadata:
             return ()
-        return self.prepare_support().get(episode, ())
+        return self.prepare_support(yield_now).of(episode)
 
-    def prepare_support(self) -> Mapping[str, Iterable[RowKey]]:
+    def prepare_support(self, yield_now: YieldNow = go_on) -> _SupportedFacts:
         """Return the facts with evidence by episode, for `supported_by`; the caller holds the read
         lock.
         """
         known = self._supported
         if known is None:
-            known = {}
-            for row, metadata in self.metadata.items():
-                _move_support(known, row, None, metadata)
+            known = _SupportedFacts()
+            for row, metadata in paced(self.metadata.items(), yield_now, ROWS_PER_YIELD):
+                known.move(row, None, metadata)
             self._supported = known  # another reader may have made an equal one in between
         return known
 
@@ -437,16 +481,39 @@ class StoredRelation:
     def intervals(self, engine: Engine, rows: array[int], ids: array[int]) -> list[Row]:
         """Return a row for each interval of some facts that is not empty, the oldest interval of a
         fact first.
+
+        A row has `restated`: the times in the interval from which the fact was stated again.
         """
         intervals: list[Row] = []
         arity = self.schema.arity
         for index, row in enumerate(self.rows(engine, rows, ids)):
             key = tuple(rows[index * arity : (index + 1) * arity])
-            for each in earlier_of(self.metadata.get(key, {})):
-                intervals += self.rows(engine, array("I", key), ids[index : index + 1], each.start)
-            if row["validUntil"] is None or row["validFrom"] < row["validUntil"]:
-                intervals.append(row)
+            metadata = self.metadata.get(key, {})
+            for each in earlier_of(metadata):
+                (own,) = self.rows(engine, array("I", key), ids[index : index + 1], each.start)
+                intervals.append({**own, "restated": each.restated})
+            start, end = row["validFrom"], row["validUntil"]
+            if end is None or start < end:
+                times = within(restated_of(metadata), start, FOREVER if end is None else end)
+                intervals.append({**row, "restated": times})
         return intervals
+
+    def newest_interval(self, row: RowKey, ids: array[int], until: int) -> Interval:
+        """Return the newest interval of a fact as a closed one that ends at `until`."""
+        created, confidence = (
+            self.relation.attributes(each, ids)[0]
+            for each in (Attribute.CREATED_AT, Attribute.CONFIDENCE)
+        )
+        metadata = self.metadata.get(row, {})
+        start = next(self.windows(ids))[0]
+        return Interval(
+            start,
+            until,
+            int(created),
+            None if isnan(confidence) else confidence,
+            dict(without_reserved(metadata)),
+            within(restated_of(metadata), start, until),
+        )
 
     def windows(self, ids: array[int]) -> Iterator[tuple[int, int]]:
         """Yield the validity window [from, until) of each fact, in epoch milliseconds."""

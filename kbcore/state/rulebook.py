@@ -6,13 +6,14 @@ Their identity, their visibility per scope, and the check before a rule is store
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kbcore.errors import AlreadyExists
 from kbcore.state.episodes.text_sizes import entry_bytes
 from kbplanner.compile.rules import RuleSet
 from kbplanner.ir.inputs import Input
+from kbplanner.ir.masks import Mask
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Declaration, Definition, Phrase
 from kbplanner.ir.schema import RelationSchema, Role
@@ -32,10 +33,20 @@ from kbplanner.ir.terms import (
 from kbplanner.pacing import YieldNow, go_on, paced, yielding
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_declaration, print_rule
-from kbtypes.results import INPUT_ID_SUFFIX, StoredInput, StoredPhrase, StoredRule
+from kbtypes.results import (
+    INPUT_ID_SUFFIX,
+    MASK_ID_SUFFIX,
+    StoredInput,
+    StoredMask,
+    StoredPhrase,
+    StoredRule,
+)
 
 RULES_PER_YIELD = 1
 """Rules examined between two calls of `yield_now`: one can have 64 KiB of expressions."""
+
+MAX_STRICT_SCOPES = 1000
+"""Maximum number of partitions whose strict inputs are remembered."""
 
 HEADS_PER_YIELD = 500
 """Heads collected between two calls of `yield_now`: about a millisecond."""
@@ -92,7 +103,24 @@ class ParsedInput(StoredInput):
         return f"Input Asserted: {self.text}"
 
 
-ParsedDeclaration = ParsedPhrase | ParsedInput
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedMask(StoredMask):
+    """A stored mask with its parsed form."""
+
+    declaration: Mask = field(repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.text, self.scope)
+
+    @property
+    def report(self) -> str:
+        """A line about the mask for the one who stored it."""
+        return f"Mask Asserted: {self.text}"
+
+
+ParsedDeclaration = ParsedPhrase | ParsedInput | ParsedMask
 
 StoredDefinition = ParsedRule | ParsedDeclaration
 
@@ -123,12 +151,19 @@ def stored_rule(rule: Rule) -> ParsedRule:
     return ParsedRule(rule.name or "r" + _digest(bare), print_rule(bare), rule.scope, rule=rule)
 
 
+def is_same_rule(rule: ParsedRule, other: ParsedRule) -> bool:
+    """Return True if two rules are equal, apart from their names and the names of variables."""
+    return rule.rule == other.rule or _digest(_bare(rule.rule)) == _digest(_bare(other.rule))
+
+
 def stored_declaration(declared: Declaration) -> ParsedDeclaration:
-    """Give a phrase or an input its id."""
+    """Give a declaration its id."""
     text = print_declaration(replace(declared, scope=None))
     id = f"@{declared.signature}"
     if isinstance(declared, Input):
         return ParsedInput(id + INPUT_ID_SUFFIX, text, declared.scope, declaration=declared)
+    if isinstance(declared, Mask):
+        return ParsedMask(id + MASK_ID_SUFFIX, text, declared.scope, declaration=declared)
     return ParsedPhrase(id, text, declared.scope, declaration=declared)
 
 
@@ -155,6 +190,12 @@ class RuleBook:
         """Number of changes of the rules and declarations."""
         self.bytes = 0
         """Approximate size of the rules and declarations in bytes."""
+        self.inputs_version = 0
+        """Number of changes of the declared inputs."""
+        self._strict: dict[str | None, dict[tuple[str, int], Input]] = {}
+        """The strict inputs of each partition that was asked for, until the inputs change."""
+        self.strict_count = 0
+        """Number of strict inputs: without them, no argument is checked."""
 
     def copy(self) -> RuleBook:
         """Return the same rules in a separate book of the same version."""
@@ -167,6 +208,7 @@ class RuleBook:
         copy._visible = dict(self._visible)
         copy._checked = dict(self._checked)
         copy._declarations = dict(self._declarations)
+        copy.inputs_version, copy.strict_count = self.inputs_version, self.strict_count
         copy.bytes = self.bytes
         return copy
 
@@ -201,26 +243,28 @@ class RuleBook:
         return rule_set
 
     def check(
-        self, added: Sequence[ParsedRule], external: Modes = NO_MODES, yield_now: YieldNow = go_on
+        self,
+        added: Sequence[ParsedRule],
+        external: Modes = NO_MODES,
+        yield_now: YieldNow = go_on,
+        removed: Collection[tuple[str | None, str]] = (),
     ) -> list[tuple[str, ...]]:
         """Raise if rules cannot be stored.
 
         An id belongs to another rule, or a partition could no longer be evaluated. `external` has
         the modes of the predicates that plugins provide. `yield_now` is called about once a
-        millisecond.
+        millisecond. `removed` are scopes and ids of rules that are removed before.
 
         Return the cycles through negation that the rules are part of, each as the predicates along
         the cycle.
         """
         merged = dict(self._rules)
+        for key in removed:
+            merged.pop(key, None)
         for stored in paced(added, yield_now, RULES_PER_YIELD):
             key = (stored.scope, stored.id)
             known = merged.get(key)
-            if (
-                known is not None
-                and known.rule != stored.rule
-                and _digest(_bare(known.rule)) != _digest(_bare(stored.rule))
-            ):
+            if known is not None and not is_same_rule(known, stored):
                 raise AlreadyExists(
                     f"rule id '{stored.id}' belongs to another rule; retract the stored rule first",
                     {"id": stored.id, "text": known.text},
@@ -317,6 +361,7 @@ class RuleBook:
         self._declarations[declared.scope, declared.id] = declared
         self.bytes += declared.bytes - (0 if before is None else before.bytes)
         self.version += 1
+        self._inputs_changed(before, declared)
 
     def withdraw(self, scope: str | None, declared_id: str) -> ParsedDeclaration | None:
         """Remove a phrase or an input and return it; None if it does not exist."""
@@ -324,7 +369,26 @@ class RuleBook:
         if removed is not None:
             self.bytes -= removed.bytes
             self.version += 1
+            self._inputs_changed(removed, None)
         return removed
+
+    def _inputs_changed(
+        self, before: ParsedDeclaration | None, after: ParsedDeclaration | None
+    ) -> None:
+        self.strict_count += _is_strict(after) - _is_strict(before)
+        if isinstance(before or after, ParsedInput):
+            self.inputs_version += 1
+            self._strict = {}
+
+    def strict_inputs(self, scope: str | None) -> Mapping[tuple[str, int], Input]:
+        """Return the inputs of a partition whose facts are checked, by name and arity."""
+        known = self._strict
+        inputs = known.get(scope)
+        if inputs is None:
+            inputs = {name: each for name, each in self.inputs(scope).items() if each.checks}
+            if known is self._strict and len(known) < MAX_STRICT_SCOPES:
+                known[scope] = inputs
+        return inputs
 
     def declaration(self, scope: str | None, declared_id: str) -> ParsedDeclaration | None:
         """Return the phrase or the input of a scope with an id."""
@@ -361,6 +425,20 @@ class RuleBook:
             if isinstance(declared, ParsedInput) and (all_scopes or declared.scope in (None, scope))
         }
 
+    def masks(
+        self, scope: str | None, *, all_scopes: bool = False
+    ) -> dict[tuple[str, int], frozenset[int]]:
+        """Return the masked arguments, numbered from 0, for a partition, or for any if
+        `all_scopes`, by name and arity of the predicate.
+        """
+        masked: dict[tuple[str, int], frozenset[int]] = {}
+        for declared in self._declarations.values():
+            if isinstance(declared, ParsedMask) and (all_scopes or declared.scope in (None, scope)):
+                mask = declared.declaration
+                key, positions = (mask.predicate, mask.arity), {each - 1 for each in mask.positions}
+                masked[key] = masked.get(key, frozenset()) | positions
+        return masked
+
     @staticmethod
     def _chosen(rules: Iterable[ParsedRule], scope: str | None) -> list[Rule]:
         return [stored.rule for stored in rules if stored.scope in (None, scope)]
@@ -372,6 +450,10 @@ def recursion_warning(cycle: Sequence[str]) -> str:
         f"recursion through negation: {', '.join(cycle)} "
         "(answers follow the well-founded semantics, includeUndefined shows what is neither true nor false)"
     )
+
+
+def _is_strict(declared: ParsedDeclaration | None) -> bool:
+    return isinstance(declared, ParsedInput) and declared.declaration.checks
 
 
 def _name_of(atom: Atom) -> str:
@@ -389,8 +471,21 @@ def _digest(bare: Rule) -> str:
     return hashlib.sha256(print_rule(_renamed(bare)).encode()).hexdigest()[:12]
 
 
-def _renamed(rule: Rule) -> Rule:
-    """Return the rule with its variables named by their order of appearance."""
+def rule_shape(rule: Rule) -> str:
+    """Return a text that is equal for rules which differ in constants, confidence, names and scopes
+    only.
+    """
+    return print_rule(_renamed(Rule(rule.head, rule.body), lambda constant: "c"))
+
+
+def _same_constant(constant: str) -> str:
+    return constant
+
+
+def _renamed(rule: Rule, constant: Callable[[str], str] = _same_constant) -> Rule:
+    """Return the rule with its variables named by their order of appearance, and its constants as
+    `constant` returns them.
+    """
     names: dict[Variable, Variable] = {}
 
     def variable(old: Variable) -> Variable:
@@ -401,12 +496,12 @@ def _renamed(rule: Rule) -> Rule:
             return Aggregate(term.function, term.variable and variable(term.variable))
         if isinstance(term, Extremum):
             return Extremum(term.function, variable(term.variable))
-        return variable(term) if isinstance(term, Variable) else term
+        return variable(term) if isinstance(term, Variable) else constant(term)
 
     def expression(expr: Expr) -> Expr:
         if isinstance(expr, Apply):
             return Apply(expr.function, tuple(expression(arg) for arg in expr.args))
-        return variable(expr) if isinstance(expr, Variable) else expr
+        return variable(expr) if isinstance(expr, Variable) else constant(expr)
 
     def item(old: Literal | Comparison) -> Literal | Comparison:
         if isinstance(old, Comparison):

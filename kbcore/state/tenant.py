@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
 from kbcore.state.episodes.episodes import StoredEpisodes
+from kbcore.state.episodes.erased import ErasedEpisodes
 from kbcore.state.episodes.purges import Purges
 from kbcore.state.idempotency import AnsweredRequests, CommittedTransactions
 from kbcore.state.intervals import EARLIER_KEY, earlier_of
@@ -23,6 +24,7 @@ from kbcore.state.partition import (
     RowKey,
     StoredRelation,
 )
+from kbcore.state.rule_sets import RuleSets
 from kbcore.state.rulebook import RuleBook
 from kbcore.state.subscriptions import Subscriptions
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ALL_SCOPES = "*"
+
+NO_INPUTS = 0, 0
+"""`inputs_state` of a tenant that does not exist."""
 
 _SERIAL = count(1)
 """Identifies the tenants of a process; a tenant that was emptied gets a new number."""
@@ -111,7 +116,8 @@ class Tenant:
     """The state of one tenant of one database.
 
     `find` returns the symbol of a constant in a goal, 0 for an unknown one. `lock` guards
-    everything here; `backlog` holds durable changes not yet applied, in log order. `generation`
+    everything here; `backlog` holds durable changes not yet applied, in log order, and
+    `has_new_inputs` is True while one of them declares inputs or withdraws them. `generation`
     counts applied change sets, `seq` is the sequence number of the last one in the log. `version`
     increases with them and whenever a fact becomes valid or expires; `plan_version` when a plan may
     no longer be the best one: after a change of rules, of explicit negatives, or of many rows.
@@ -130,6 +136,7 @@ class Tenant:
         self.created_at = created_at
         self.lock = ReadWriteLock()
         self.backlog: deque[Callable[[], None]] = deque()
+        self.has_new_inputs = False
         self.serial = next(_SERIAL)
         self.generation = 0
         self.seq = 0
@@ -143,8 +150,10 @@ class Tenant:
         self.answered = AnsweredRequests()
         self.episodes = StoredEpisodes()
         self.purges = Purges()
+        self.erased = ErasedEpisodes()
         self.subscriptions = Subscriptions()
         self.rules = RuleBook()
+        self.rule_sets = RuleSets()
         self.gone = False
         self.attached = Attachments()
         self.accesses = Accesses()
@@ -161,6 +170,10 @@ class Tenant:
     def writable_rules(self) -> RuleBook:
         """Return a rule book that may be changed."""
         return self.rules
+
+    def writable_rule_sets(self) -> RuleSets:
+        """Return the rule sets, which may be changed."""
+        return self.rule_sets
 
     def partition(self, scope: str | None) -> Partition | None:
         """Return a partition, None if nothing was ever written to it."""
@@ -255,12 +268,18 @@ class Tenant:
         ]
 
     @property
+    def inputs_state(self) -> tuple[int, int]:
+        """Two numbers that change when an input is declared or withdrawn, and with the tenant."""
+        return self.serial, self.rules.inputs_version
+
+    @property
     def stored_bytes(self) -> int:
-        """Approximate memory of facts, rules, phrases, episodes and subscriptions, in bytes.
+        """Approximate memory of facts, rules, rule sets, episodes and subscriptions, in bytes.
 
         The caller holds the read lock.
         """
-        return self.engine.bytes + self.rules.bytes + self.episodes.bytes + self.subscriptions.bytes
+        entries = self.rules, self.rule_sets, self.episodes, self.subscriptions
+        return self.engine.bytes + sum(each.bytes for each in entries)
 
     def facts(self) -> int:
         """Count the facts stored in all partitions."""

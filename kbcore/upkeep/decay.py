@@ -10,6 +10,7 @@ from kbcore.context.salience import Scores
 from kbcore.plug.ports import SalienceScorer
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import EvictReason
+from kbcore.state.deploying import outside_rule_sets
 from kbcore.state.facts import Row
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
@@ -41,12 +42,11 @@ def decay(
         for partition in partitions:
             for stored in partition.relations():
                 ids = scores.below(stored, threshold)
-                if len(ids):
-                    faded.append(
-                        _sorted(
-                            tenant, Eviction(stored, stored.relation.rows(ids), len(ids)), budget
-                        )
-                    )
+                rows, count = outside_rule_sets(
+                    tenant, stored, stored.relation.rows(ids), len(ids), budget.yield_now
+                )
+                if count:
+                    faded.append(_sorted(tenant, Eviction(stored, rows, count), budget))
                 budget.check_time()
     listed_rows: list[tuple[StoredRelation, RowKey, Row]] = []
     for evictions, why in ((expired_parts, _since), (faded, _below(scores, threshold))):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -24,7 +24,16 @@ from kbcore.upkeep.evict import RECORD_BYTES
 from kbcore.upkeep.sources import supported
 from kbplanner.engine.backend import NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import let_go
 from kbtypes.episodes import Episode
+
+FACTS_PER_YIELD = 200
+"""Facts looked up or measured between two calls of `yield_now`: about a millisecond."""
+
+RELATIONS_PER_YIELD = 200
+TEXTS_PER_YIELD = 100
+TEXTS_AT_ONCE = 2000
+"""Relations looked at, texts searched, and texts read, between two such calls."""
 
 SUBJECT, EPISODE, SPEAKER, BEFORE, FACTS = "subject", "episode", "speaker", "before", "facts"
 """The ways to select what a purge removes."""
@@ -37,8 +46,8 @@ MAX_SIMILAR = 1000
 MAX_SIMILAR_CHARS = 100
 """Longer words are not listed as similar names: encoded data, for example."""
 
-SummaryOf = tuple[str | None, str, int]
-"""Scope, summarised predicate, and the symbol of the first argument of a summary."""
+SourceOf = tuple[str | None, str]
+"""Scope and name of a predicate that is summarised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +142,8 @@ class PurgePlan:
     goals: list[PurgedGoal] = field(default_factory=list)
     scopes: list[NamedScope] = field(default_factory=list)
     similar: list[str] = field(default_factory=list)
+    former: list[FactRows] = field(default_factory=list)
+    """Facts of versions of rule sets that mention the subject, stored or not."""
 
     @property
     def fact_count(self) -> int:
@@ -161,38 +172,56 @@ def plan_purge(
     if target.facts is None:
         plan.episodes = [
             episode
-            for episode in budget.paced(tenant.episodes, 100)
+            for episode in budget.paced(tenant.episodes, TEXTS_PER_YIELD)
             if _selects(target, episode, mentions)
         ]
     else:
-        plan.episodes = _evidence_for(tenant, chosen)
-    reasons: dict[tuple[int, RowKey], str] = {}
+        plan.episodes = _evidence_for(tenant, chosen, budget)
+    reasons: dict[int, dict[RowKey, str]] = {}
     if target.by in (EPISODE, SPEAKER, FACTS):
-        ids = {episode.id for episode in plan.episodes}
+        ids = {episode.id for episode in budget.paced(plan.episodes)}
         for fact in supported(tenant, ids, budget):
             if all(span["episode"] in ids for span in fact.spans):
-                reasons[id(fact.stored), fact.row] = "evidence"
-        reasons.update(((id(stored), row), "asked") for stored, row in chosen)
-    for _, stored in tenant.stored():
+                reasons.setdefault(id(fact.stored), {})[fact.row] = "evidence"
+        for stored, row in budget.paced(chosen):
+            reasons.setdefault(id(stored), {})[row] = "asked"
+    for _, stored in budget.paced(tenant.stored(), RELATIONS_PER_YIELD):
         if not stored.relation.counts().live:
             continue
         selected = Selected(stored, array("I"), [])
-        for row, why in _facts(tenant, stored, target, mentions, reasons, budget):
+        own = reasons.get(id(stored), {})
+        for row, why in _facts(tenant, stored, target, mentions, own, budget):
             selected.rows.extend(row)
             selected.reasons.append(why)
         if selected.reasons:
             plan.facts.append(selected)
+    for why_of in reasons.values():
+        let_go(why_of, budget.yield_now)
+    let_go(chosen, budget.yield_now)
     if mentions is None:
         _add_summaries(tenant, plan, budget)
         return plan
     definitions: tuple[StoredDefinition, ...] = (*tenant.rules.all(), *tenant.rules.declarations())
-    plan.rules = [known for known in definitions if mentions.in_text(known.text)]
-    for name in tenant.scopes():
+    plan.rules = [
+        known
+        for known in budget.paced(definitions, TEXTS_PER_YIELD)
+        if mentions.in_text(known.text)
+    ]
+    for name in budget.paced(tenant.scopes(), TEXTS_PER_YIELD):
         if mentions.in_text(name):
             partition = tenant.partition(name)
             count = 0 if partition is None else partition.live()
             plan.scopes.append(NamedScope(name, count, target.drop_scopes))
-    plan.goals = [goal for goal in goals if any(map(mentions.in_text, goal.texts))]
+    plan.goals = [
+        goal
+        for goal in budget.paced(goals, TEXTS_PER_YIELD)
+        if any(map(mentions.in_text, goal.texts))
+    ]
+    plan.former = [
+        FactRows(fact.predicate, len(fact.args), fact.args, fact.positive, fact.scope)
+        for fact in budget.paced(tenant.rule_sets.facts_ever(), TEXTS_PER_YIELD)
+        if mentions.in_json([fact.predicate, fact.args, fact.metadata])
+    ]
     plan.similar = mentions.similar()
     return plan
 
@@ -202,7 +231,7 @@ def _located(
 ) -> list[tuple[StoredRelation, RowKey]]:
     """Return the relations and symbols of those facts that are stored."""
     rows: list[tuple[StoredRelation, RowKey]] = []
-    for scope, predicate, args, positive in budget.paced(facts):
+    for scope, predicate, args, positive in budget.paced(facts, FACTS_PER_YIELD):
         partition = tenant.partition(scope)
         schema = RelationSchema(predicate, len(args), positive)
         stored = None if partition is None else partition.get(schema)
@@ -213,41 +242,52 @@ def _located(
     return rows
 
 
-def _evidence_for(tenant: Tenant, facts: Iterable[tuple[StoredRelation, RowKey]]) -> list[Episode]:
+def _evidence_for(
+    tenant: Tenant, facts: Iterable[tuple[StoredRelation, RowKey]], budget: Budget
+) -> list[Episode]:
     """Return the episodes that are evidence for some facts, each once."""
     ids = dict.fromkeys(
         span["episode"]
-        for stored, row in facts
+        for stored, row in budget.paced(facts, FACTS_PER_YIELD)
         for span in evidence_of(stored.metadata.get(row, {}))
     )
-    return [episode for id in ids if (episode := tenant.episodes.get(id)) is not None]
+    known = map(tenant.episodes.get, budget.paced(ids))
+    return [episode for episode in known if episode is not None]
 
 
 def _add_summaries(tenant: Tenant, plan: PurgePlan, budget: Budget) -> None:
     """Add the summaries, made by consolidation, of facts that the plan removes."""
-    summarised: set[SummaryOf] = set()
+    summaries = [
+        stored
+        for _, stored in budget.paced(tenant.stored(), RELATIONS_PER_YIELD)
+        if stored.schema.predicate.endswith(SUMMARY_SUFFIX) and stored.schema.arity == 2
+    ]
+    summarised: dict[SourceOf, set[int]] = {_source_of(stored): set() for stored in summaries}
     chosen: dict[int, Selected] = {}
-    for selected in plan.facts:
+    for selected in budget.paced(plan.facts, RELATIONS_PER_YIELD):
         stored, arity = selected.stored, selected.stored.schema.arity
         chosen[id(stored)] = selected
-        if arity > 1:
-            firsts = set(selected.rows[0::arity])
-            summarised.update((stored.scope, stored.schema.predicate, first) for first in firsts)
-    for _, stored in tenant.stored() if summarised else ():
-        schema = stored.schema
-        if not (schema.predicate.endswith(SUMMARY_SUFFIX) and schema.arity == 2):
+        firsts = summarised.get((stored.scope, stored.schema.predicate))
+        if firsts is not None and arity > 1:
+            firsts.update(budget.paced(selected.rows[0::arity]))
+    for stored in summaries:
+        if not (firsts := summarised[_source_of(stored)]):
             continue
-        source = schema.predicate.removesuffix(SUMMARY_SUFFIX)
         known = chosen.get(id(stored))
-        rows = set() if known is None else set(zip(known.rows[0::2], known.rows[1::2], strict=True))
+        rows: set[RowKey] = set()
+        if known is not None:
+            rows.update(budget.paced(zip(known.rows[0::2], known.rows[1::2], strict=True)))
         added = known or Selected(stored, array("I"), [])
-        for row, metadata in budget.paced(list(stored.metadata.items())):
-            is_source = (stored.scope, source, row[0]) in summarised
-            if is_source and is_summary(metadata) and tuple(row) not in rows:
+        for row, metadata in budget.paced(stored.metadata.items()):
+            if row[0] in firsts and is_summary(metadata) and tuple(row) not in rows:
                 added.rows.extend(row)
                 added.reasons.append("summary")
         if known is None and added.reasons:
             plan.facts.append(added)
+
+
+def _source_of(summary: StoredRelation) -> SourceOf:
+    return summary.scope, summary.schema.predicate.removesuffix(SUMMARY_SUFFIX)
 
 
 class _Mentions:
@@ -336,27 +376,29 @@ def _facts(
     stored: StoredRelation,
     target: PurgeTarget,
     mentions: _Mentions | None,
-    reasons: Mapping[tuple[int, RowKey], str],
+    reasons: Mapping[RowKey, str],
     budget: Budget,
 ) -> Iterator[tuple[RowKey, str]]:
-    """Yield the symbols of the facts of a relation to purge, with the reason."""
+    """Yield the symbols of the facts of a relation to purge, with the reason; `reasons` has those
+    of the facts that are chosen already.
+    """
     if target.by in (EPISODE, SPEAKER, FACTS):
-        for (relation, row), why in reasons.items():
-            if relation == id(stored):
-                yield row, why
+        yield from budget.paced(reasons.items())
         return
     arity = stored.schema.arity
-    rows, ids = stored.relation.match([0] * arity, hidden=True)
-    created = stored.relation.attributes(Attribute.CREATED_AT, ids) if mentions is None else ()
+    rows, ids = stored.relation.match([0] * arity, hidden=True, yield_now=budget.yield_now)
+    created: Sequence[float] = ()
     names_predicate = mentions is not None and mentions.in_text(stored.schema.predicate)
     for part in budget.slices(len(ids)):
         symbols = rows[part.start * arity : part.stop * arity]
-        if mentions is not None:
+        if mentions is None:
+            created = stored.relation.attributes(Attribute.CREATED_AT, ids[part.start : part.stop])
+        else:
             mentions.in_symbols(tenant, symbols)
-        for index, number in enumerate(part):
+        for index in range(len(part)):
             row = tuple(symbols[index * arity : (index + 1) * arity])
             if mentions is None:
-                if int(created[number]) < (target.before or 0):
+                if int(created[index]) < (target.before or 0):
                     yield row, "before"
             elif names_predicate:
                 yield row, "predicate"
@@ -373,7 +415,9 @@ def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {**own, EARLIER_KEY: earlier} if earlier else own
 
 
-def purge_records(tenant: Tenant, plan: PurgePlan) -> Iterator[tuple[FactRows, ...]]:
+def purge_records(
+    tenant: Tenant, plan: PurgePlan, budget: Budget
+) -> Iterator[tuple[FactRows, ...]]:
     """Yield the facts of a plan in parts that each fit into a log record; nearly always one
     part.
     """
@@ -381,10 +425,11 @@ def purge_records(tenant: Tenant, plan: PurgePlan) -> Iterator[tuple[FactRows, .
     size = 0
     for selected in plan.facts:
         schema = selected.stored.schema
-        texts = tenant.engine.texts(selected.rows)
-        arity = schema.arity
-        start = 0
-        for index in range(len(selected.reasons)):
+        arity, start = schema.arity, 0
+        texts: list[str] = []
+        for places in budget.slices(len(selected.rows), TEXTS_AT_ONCE):
+            texts += tenant.engine.texts(selected.rows[places.start : places.stop])
+        for index in budget.paced(range(len(selected.reasons)), FACTS_PER_YIELD):
             # A character takes at most six bytes (\u0000), an argument two quotes and a comma.
             row = sum(6 * len(text) + 3 for text in texts[index * arity : (index + 1) * arity])
             if size + row > RECORD_BYTES and (part or index > start):
@@ -393,7 +438,7 @@ def purge_records(tenant: Tenant, plan: PurgePlan) -> Iterator[tuple[FactRows, .
                 part, size, start = [], 0, index
             size += row
         part += _rows(selected, texts, start, len(selected.reasons))
-    yield tuple(part)
+    yield (*part, *plan.former)
 
 
 def _rows(selected: Selected, texts: list[str], start: int, stop: int) -> list[FactRows]:

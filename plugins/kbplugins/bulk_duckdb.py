@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from kbcore.bulk.files import column_names
 from kbcore.errors import Cancelled, ConfigError, EngineFault, InvalidInput
 from kbcore.plug.hookspecs import hookimpl
-from kbcore.plug.ports import BulkDatabase, BulkEngine, BulkFacts, BulkOptions
+from kbcore.plug.ports import (
+    BulkDatabase,
+    BulkEngine,
+    BulkFacts,
+    BulkOptions,
+    SqlDialect,
+    SqlUnion,
+)
 from kbplanner.compile.bulkplan import BulkPlan, ClauseVersion
 from kbplanner.ir.conditions import generate
 from kbplanner.ir.operators import GENERATOR
@@ -61,6 +68,16 @@ def _packages() -> tuple[Any, ModuleType]:
     except ImportError as error:
         raise ConfigError(INSTALL) from error
     return duckdb, sqlglot
+
+
+def _sqlglot() -> None:
+    """Raise ConfigError if sqlglot is not installed."""
+    try:
+        import sqlglot  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            "conditions in SQL need the package sqlglot: pip install sqlglot"
+        ) from error
 
 
 class DuckDBRun:
@@ -412,6 +429,29 @@ def _chunks(rows: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[A
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+class SqlglotDialect:
+    """A dialect of conditions, written by sqlglot if it is installed."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def condition(self, table: str, column: str, answers: SqlUnion) -> str:
+        """Return the condition as text."""
+        _sqlglot()
+        from kbplugins.bulk_sql import conditions
+
+        return conditions.condition(self._name, table, column, answers)
+
+
+@hookimpl
+def kb_sql_dialects() -> Mapping[str, SqlDialect]:
+    """Offer the dialects of databases that compare texts by their characters.
+
+    Others ignore case unless a collation says otherwise.
+    """
+    return {name: SqlglotDialect(name) for name in ("postgres", "sqlite", "duckdb")}
 
 
 @hookimpl

@@ -1,8 +1,9 @@
-"""A log that stores nothing: `STORAGE_BACKEND=memory`, for trying out and for tests.
+"""A log in the memory of the process: `STORAGE_BACKEND=memory`, for trying out and for tests.
 
-It counts records and discards them, so it never grows. Reading it back would only be useful in the
-same process, whose state is in memory already. Reading appended records raises `LogTruncated`,
-snapshots are not taken (their chunks are not even generated), and a new store begins at 0.
+It keeps its first records for histories and for undoing, up to KEPT_BYTES, so that it never grows
+without limit; with more it forgets all of them, and from then on only counts records. Reading a
+record that it does not have raises `LogTruncated`. A snapshot is kept only in place of records that
+are erased. A new store begins at 0.
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ from kbcore.plug.ports import LogRecord, LogStatus, LogStore, ShardPlaces
 from kbplugins import table_log
 from kbplugins.store_base import StoreBase
 
+KEPT_BYTES = 32 << 20
+"""Maximum size of the records and of the snapshot that are kept."""
+
+RECORD_BYTES = 200
+"""Approximate memory of a record besides its payload."""
+
 
 class MemoryStore(StoreBase):
-    """A store that counts records and discards them."""
+    """A store that keeps its records only in memory, as long as they are few."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -28,13 +35,25 @@ class MemoryStore(StoreBase):
         self._log_id = os.urandom(16).hex()
         self._head = 0
         self._durable = 0
+        self._records: list[LogRecord] = []
+        self._snapshot: tuple[int, tuple[bytes, ...]] | None = None
+        self._bytes = 0
+        self._keeps = True
+        self._erases = False
 
     def append(self, records: Sequence[tuple[int, int, bytes]]) -> int:
-        """Check and count records; return the last sequence number."""
+        """Check and count records, and keep them if they fit; return the last sequence number."""
         with self._lock:
             self._check()
-            table_log.encoded(records, self._head + 1, 0)
-            self._head += len(records)
+            rows = table_log.encoded(records, self._head + 1, 0)
+            self._head += len(rows)
+            if self._keeps:
+                self._records += [
+                    LogRecord(seq, kind, version, payload)
+                    for seq, kind, version, _, payload in rows
+                ]
+                self._bytes += sum(RECORD_BYTES + len(row[-1]) for row in rows)
+                self._limit()
             return self._head
 
     def sync(self) -> None:
@@ -43,46 +62,65 @@ class MemoryStore(StoreBase):
         self._durable = self._head
 
     def read(self, after: int) -> Iterator[LogRecord]:
-        """Yield nothing after the head; raise LogTruncated for anything before it."""
+        """Return the records over `after`; raise LogTruncated if some are not kept."""
         self._check()
-        if after < self._head:
-            raise LogTruncated("this log keeps no records", {"first": self._head + 1})
-        return iter(())
+        with self._lock:
+            first = self._first
+            if after + 1 < first:
+                message = "this log does not keep the record"
+                raise LogTruncated(message, {"first": first})
+            return iter(self._records[after + 1 - first :])
 
     def save_snapshot(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Do nothing: no start could use the snapshot."""
+        """Keep the snapshot if records before it are about to be erased; else do nothing."""
         self._check()
         if not 0 <= seq <= self._head:
             raise InvalidInput(f"a snapshot at {seq} must be from 0 to {self._head}, the head")
+        with self._lock:
+            if self._keeps and self._erases:
+                self._erases = False
+                self._drop_snapshot()
+                self._snapshot = seq, tuple(chunks)
+                self._bytes += sum(map(len, self._snapshot[1]))
+                self._limit()
 
     def begin_with(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Continue counting from a number; the snapshot itself is not stored."""
+        """Continue counting from a number; neither the snapshot nor later records are kept."""
         with self._lock:
             self._check()
             if self._head:
                 raise Conflict("only an empty log can begin with a snapshot")
             self._head = self._durable = seq
+            self._keeps = False
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """Return None: there is no snapshot."""
+        """Return the snapshot before which records were erased, None without one."""
         self._check()
-        return None
+        with self._lock:
+            return None if self._snapshot is None else (self._snapshot[0], iter(self._snapshot[1]))
 
     def drop_before(self, seq: int) -> None:
-        """Do nothing: no records are stored."""
+        """Do nothing: the records are history."""
         self._check()
 
     def begin_apart(self) -> None:
-        """Do nothing: no records are stored."""
+        """Keep the next snapshot."""
         self._check()
+        self._erases = True
 
     def erase_before(self, seq: int) -> None:
-        """Do nothing: no records are stored."""
-        self._check()
+        """Forget the records up to `seq`; the snapshot that was saved last has their state."""
+        with self._lock:
+            self._check()
+            erased, first = min(seq, self._head), self._first
+            gone = self._records[: max(erased + 1 - first, 0)]
+            del self._records[: len(gone)]
+            self._bytes -= sum(RECORD_BYTES + len(each.payload) for each in gone)
 
     def erased(self) -> int:
-        """Return the head: no records are stored."""
-        return self._head
+        """Return the number of the last record that is not kept any more."""
+        with self._lock:
+            return self._first - 1
 
     def status(self) -> LogStatus:
         """Return the state of the log, as if it stored its records."""
@@ -91,7 +129,7 @@ class MemoryStore(StoreBase):
             durable=self._durable,
             log_id=self._log_id,
             epoch=1,
-            snapshot=0,
+            snapshot=0 if self._snapshot is None else self._snapshot[0],
             tail_bytes_dropped=0,
             writable=self._is_open,
         )
@@ -100,9 +138,27 @@ class MemoryStore(StoreBase):
         """Refuse every later call."""
         self._closing.set()
 
+    @property
+    def _first(self) -> int:
+        """The number of the first record that is kept, that of the next one without any."""
+        return self._records[0].seq if self._records else self._head + 1
+
+    def _limit(self) -> None:
+        """Forget everything if it is too much, for good: later records would have no beginning."""
+        if self._bytes > KEPT_BYTES:
+            self._keeps = False
+            self._records.clear()
+            self._drop_snapshot()
+            self._bytes = 0
+
+    def _drop_snapshot(self) -> None:
+        if self._snapshot is not None:
+            self._bytes -= sum(map(len, self._snapshot[1]))
+            self._snapshot = None
+
 
 class MemoryShards:
-    """`ShardPlaces` of logs that store nothing: every storage is new."""
+    """`ShardPlaces` of logs in memory: every storage is new."""
 
     def recorded(self, config: Config) -> Sequence[str] | None:
         """Return None: there is no storage yet."""

@@ -1,6 +1,8 @@
-"""`python -m kbserver`: the same as `kbcore serve`."""
+"""`python -m kbserver`: the same as `kbcore serve`, with its options."""
+
+import sys
 
 from kbserver.cli import main
 
 if __name__ == "__main__":
-    main(["serve"])
+    main(["serve", *sys.argv[1:]])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kbcore.durable.request_key import API_KEY
 from kbcore.errors import Forbidden, InvalidInput
 from kbcore.operations.conflicts import KEEP_BOTH
+from kbcore.operations.evaluated_goal import KEY_NAME
 from kbcore.reason.budget import Notes
 from kbcore.state.names import is_name
 from kbserver.accounting import Accounting
@@ -107,7 +108,7 @@ class FastPath:
         key of another one.
         """
         request = environ[REQUEST] = Request(environ, self._runtime)
-        outer, key = CURRENT.set(request), API_KEY.set(None)
+        outer, key, name = CURRENT.set(request), API_KEY.set(None), KEY_NAME.set(None)
         try:
             if CHECKED not in environ:
                 try:
@@ -119,6 +120,7 @@ class FastPath:
                 environ["REQUEST_METHOD"] = method.upper()
             return self._checked(environ, start_response)
         finally:
+            KEY_NAME.reset(name)
             API_KEY.reset(key)
             CURRENT.reset(outer)
             if not request.is_active:

@@ -63,13 +63,15 @@ class Keyed:
     """State of a request that carries out an idempotency key, until it ends.
 
     `entry` is the database, the tenant and the key. `last_purge` is the number of the last purge of
-    the tenant when it began, and `mark` ends the marking of its change sets.
+    the tenant when it began, and `mark` ends the marking of its change sets. The answer of a
+    `is_dry` run is not recorded: it stores nothing, and a reader may send it.
     """
 
     entry: tuple[str, str, str]
     request_key: RequestKey
     mark: AbstractContextManager[None] | None = None
     last_purge: int = 0
+    is_dry: bool = False
 
 
 class Idempotency:
@@ -146,7 +148,7 @@ class Idempotency:
 
     def _end(self, response: Response) -> Response:
         keyed = current_request().keyed
-        if keyed is not None and response.status_code < 300:
+        if keyed is not None and not keyed.is_dry and response.status_code < 300:
             (database, tenant, _), request_key = keyed.entry, keyed.request_key
             known = self._known(read_headers(request.environ), request_key.key)
             if known is not None and _can_be_made_again(known.outcome, response):

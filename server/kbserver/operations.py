@@ -137,6 +137,28 @@ class Tool:
     work: Work | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A method of the Python clients that only translates; `docs/client_methods.py` writes it.
+
+    `like` is the method of the Python interface whose name, arguments and docstring it has; without
+    one, `signature` has the name and the arguments, and the docstring is that of the operation.
+    With both, the arguments are those of `signature`. `keys` has the members of the body, the query
+    and the path that are not named like their argument, `sends` members of the body that are always
+    the same. `result` is the type of the result where the core returns a class of its own, `of` the
+    member of the answer that has the result. `keyed`: sent with an idempotency key.
+    """
+
+    like: Callable[..., Any] | None = None
+    signature: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    sends: Mapping[str, Any] = field(default_factory=dict)
+    result: str | None = None
+    of: str | None = None
+    prefer: str | None = None
+    keyed: bool = True
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Operation:
     """One operation.
@@ -152,10 +174,12 @@ class Operation:
     `paged`: accepts `limit` and `cursor`. `errors`: further statuses. `listed`: appears in the
     OpenAPI document. `audited`: has a line in the audit log, also if a tool calls it. `bulk`: a
     body has up to MAX_BODY_BYTES, others have MAX_TEXT_BODY_BYTES. `further_tools`: MCP tools for
-    other uses of the same body. `again` makes the answer of an executed write from its outcome and
-    its arguments (of the body and the path), for a repetition with the same idempotency key; a
-    header that depends on the state of then may be missing. `example`: a body for the
-    documentation, of an operation that has no step in the example scenario.
+    other uses of the same body. `methods`: methods of the clients that only translate. `again`
+    makes the answer of an executed write from its outcome and its arguments (of the body and the
+    path), for a repetition with the same idempotency key; a header that depends on the state of
+    then may be missing. `example`: a body for the documentation, of an operation that has no step
+    in the example scenario. `dry_runs`: a reader is admitted, and the view demands the role unless
+    nothing is stored.
     """
 
     routes: tuple[str, ...]
@@ -168,6 +192,7 @@ class Operation:
     core: Callable[..., Any] | None = None
     tool: Tool | None = None
     further_tools: tuple[Tool, ...] = ()
+    methods: tuple[Method, ...] = ()
     again: Callable[[Outcome, Json], Response] | None = None
     tenant: bool = True
     transaction: bool = False
@@ -185,6 +210,7 @@ class Operation:
     bulk: bool = False
     listed: bool = True
     audited: bool = False
+    dry_runs: bool = False
     example: Json | None = None
 
     @property
@@ -206,12 +232,12 @@ class Operation:
     @cached_property
     def need(self) -> Need:
         """The role that a request needs, and where its key must be valid."""
-        return Need(self.role, self.about, self.counted)
+        return Need(READER if self.dry_runs else self.role, self.about, self.counted)
 
     @property
     def takes_key(self) -> bool:
-        """True if a POST may carry an idempotency key."""
-        return self.role == WRITER and self.routes[0].startswith("POST ")
+        """True if a POST or PUT may carry an idempotency key."""
+        return self.role == WRITER and self.routes[0].startswith(("POST ", "PUT "))
 
     @cached_property
     def is_audited(self) -> bool:

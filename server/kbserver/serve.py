@@ -497,11 +497,6 @@ def run(
     if config.cluster_url:
         accept_connections(listener)
         joined = prepare(config, listener, plugins)
-    peers: Peers | None = None
-    if joined is not None:
-        peers = joined.peers
-    elif worker is not None:
-        peers = WorkerPeers(worker)
     runtime = open_runtime(
         config,
         plugins=plugins,
@@ -514,7 +509,7 @@ def run(
             call_within=OffloadWithin(),
         ),
         on_failure=stop_process,
-        peers=peers,
+        peers=_peers(joined, worker),
     )
     try:
         application = create_app(
@@ -563,10 +558,7 @@ def run(
         application.extensions["kbcore.events"].close()
         application.extensions["kbcore.goal_streams"].close()
         application.extensions["kbcore.mcp"].close()
-        drains = [
-            gevent.spawn(server.drain, config.shutdown_timeout_ms / 1000) for server in servers
-        ]
-        gevent.joinall(drains, raise_error=True)
+        _drain(servers, config.shutdown_timeout_ms / 1000)
         if receiver is not None:
             receiver.close()
     finally:
@@ -575,6 +567,19 @@ def run(
         disk.close()
         wait.close()
     return 0
+
+
+def _peers(joined: Joined | None, worker: Worker | None) -> Peers | None:
+    """Return the other nodes of the cluster, or the other workers; None for a single process."""
+    if joined is not None:
+        return joined.peers
+    return None if worker is None else WorkerPeers(worker)
+
+
+def _drain(servers: Iterable[Server], seconds: float) -> None:
+    """Stop all servers at once, each after at most `seconds` for its busy connections."""
+    drains = [gevent.spawn(server.drain, seconds) for server in servers]
+    gevent.joinall(drains, raise_error=True)
 
 
 def _servers(

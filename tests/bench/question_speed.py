@@ -82,7 +82,7 @@ KINDS_OF_WINDOWS: dict[str, Callable[[str], WindowRequest]] = {
 def made(count: int, questions: int) -> tuple[list[Fact], list[str]]:
     """Return facts, and questions on some of them."""
     draw = random.Random(23)
-    known = _vocabulary(draw)
+    known = vocabulary(draw)
     cumulated = list(accumulate(1 / rank for rank in range(3, VOCABULARY + 3)))
     filling = sorted(STOP_WORDS)
 
@@ -111,7 +111,7 @@ def made(count: int, questions: int) -> tuple[list[Fact], list[str]]:
     return facts, asked
 
 
-def _vocabulary(draw: random.Random) -> list[str]:
+def vocabulary(draw: random.Random) -> list[str]:
     """Return words that can be pronounced, short ones first, as in most languages."""
     known: dict[str, None] = {}
     while len(known) < VOCABULARY:

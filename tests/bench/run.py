@@ -27,11 +27,13 @@ import commands
 import conversations
 import demand
 import distances
+import documents
 import durability
 import equivalence
 import external
 import games
 import ground
+import how_to
 import http_routes
 import joins
 import known_at
@@ -50,6 +52,7 @@ import stalls
 import standing
 import storage
 import table
+import text_facts
 import transactions
 import windows
 import writes
@@ -79,6 +82,8 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "known-at": (known_at.known_at, ""),
     "first-goal": (writes.first_goal, ""),
     "access": (access.access, "access"),
+    "how-to": (how_to.how_to, ""),
+    "documents": (documents.documents, ""),
     "aggregates": (aggregates.aggregates, "aggregates"),
     "proofs": (proofs.proofs, ""),
     "ground": (ground.ground, ""),
@@ -91,6 +96,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "memory": (memory.memory, ""),
     "windows": (windows.windows, ""),
     "questions": (question_speed.speed_of_questions, ""),
+    "text-facts": (text_facts.text_facts, ""),
     "conversations": (conversations.conversations, ""),
     "what-if": (branching.branching, ""),
     "lexical": (lexical.lexical, ""),

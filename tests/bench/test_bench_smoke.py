@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import documents
 import measure
 import names
 import run
@@ -37,6 +38,19 @@ def test_peers_that_are_left_out_are_named_in_one_line() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "sqlite" not in done.stdout.split("\n\n", 1)[1].splitlines()[0]
+
+
+@pytest.mark.parametrize("size", documents.SIZES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_cedarpy_decides_as_we_do(size: int, seed: int) -> None:
+    pytest.importorskip("cedarpy", reason="cedarpy is not installed")
+    base = documents.drive(size, seed)
+    asked = documents.checks(base, 150, seed)
+    other = documents.cedar(base)
+    with documents.ours(base) as decide:
+        decisions = [decide(*pair) for pair in asked]
+    assert decisions == [other(*pair) for pair in asked]
+    assert {True, False} <= set(decisions)
 
 
 def test_other_answers_fail_the_run() -> None:

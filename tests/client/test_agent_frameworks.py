@@ -3,6 +3,8 @@ and their fake models.
 """
 
 import asyncio
+import inspect
+import json
 import os
 import re
 from importlib.util import find_spec
@@ -34,9 +36,11 @@ from pydantic_ai.models.test import TestModel
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from kbcore_client.adapters import langchain, llama_index, openai_agents, pydantic_ai
-from kbcore_client.adapters.agent_tools import tool_functions
+from kbcore_client.adapters.agent_tools import PROFILES, agent_tools, tool_functions, tool_named
+from kbcore_client.tool_calls import definitions
 
-NAMES = ["ask", "explain", "list_predicates", "recall", "remember", "forget"]
+NAMES = ["ask", "explain", "predicates", "context", "tell", "forget"]
+MEMORY_READS = ["memory_search", "memory_facts", "memory_history"]
 
 
 @pytest.fixture
@@ -61,14 +65,14 @@ def test_functions_answer_in_text(call):
     assert call("ask", "parent(?x, ?y), parent(?y, ?z)") == "?x = ann, ?y = bob, ?z = cid"
     assert call("ask", "parent(ann, bob), parent(bob, cid)") == "yes"
     assert call("explain", "grandparent(ann, cid)").endswith("parent(bob, cid)  stored")
-    assert call("list_predicates", "grand") == "grandparent/2: 0 facts, 1 rule"
-    assert call("list_predicates", "zzz") == "No predicate."
-    assert "parent(ann, bob)" in call("recall", "who is ann's child?")
-    assert call("recall", "zebras") == "Nothing is known about this."
+    assert call("predicates", "grand") == "grandparent/2: 0 facts, 1 rule"
+    assert call("predicates", "zzz") == "No predicate."
+    assert "parent(ann, bob)" in call("context", "who is ann's child?")
+    assert call("context", "zebras") == "Nothing is known about this."
 
 
 def test_functions_write(call, family):
-    assert call("remember", "~parent(cid, ann). old(?x) :- parent(?x, _).") == (
+    assert call("tell", "~parent(cid, ann). old(?x) :- parent(?x, _).") == (
         "Stored 1 new fact and 1 rule."
     )
     assert call("ask", "~parent(?x, ?y)") == "~parent(cid, ann)"
@@ -85,8 +89,116 @@ def test_mistakes_and_missing_answers_tell_the_model_what_to_do(call):
 
 
 def test_long_answers_are_cut(call):
-    call("remember", "n(1). n(2). n(3). n(4).")
+    call("tell", "n(1). n(2). n(3). n(4).")
     assert call("ask", "n(?x)") == "n(1)\nn(2)\nn(3)\nand more than 3 answers in all"
+
+
+def test_the_tools_are_those_of_the_protocol(family):
+    """Names, descriptions and arguments are those that a server lists over MCP."""
+    listed = {tool["name"]: tool for tool in family.tools("mcp")}
+    for tool in agent_tools(family):
+        of_server = listed[tool.name]
+        assert tool.description == of_server["description"]
+        assert tool.schema == of_server["inputSchema"]
+    everything = {tool.name for tool in agent_tools(family, profile="all")}
+    assert listed.keys() | {*PROFILES["memory"]} == everything
+    assert [tool.name for tool in agent_tools(family, writes=False, profile="memory")] == (
+        MEMORY_READS
+    )
+    with pytest.raises(InvalidInput, match="profile: must be one of default, memory, all"):
+        agent_tools(family, profile="some")
+
+
+def test_functions_have_the_signature_of_the_tool(family):
+    functions = {each.__name__: each for each in tool_functions(family, profile="all")}
+    assert functions["ask"].__doc__ == definitions()["ask"]["description"]
+    parameters = inspect.signature(functions["memory_search"]).parameters
+    assert list(parameters) == ["question", "maxTokens", "session", "agent"]
+    assert parameters["question"].default is inspect.Parameter.empty
+    assert parameters["maxTokens"].annotation == int | None
+    for name, tool in definitions().items():
+        assert inspect.signature(functions[name]).parameters.keys() == (
+            tool["inputSchema"]["properties"].keys()
+        )
+
+
+def test_a_memory_by_tools(tmp_path):
+    with connect(tmp_path / "kb") as kb:
+        call = {tool.name: tool.call for tool in agent_tools(kb, profile="memory")}
+        added = json.loads(call["memory_add"]({"messages": "I moved to Berlin.", "session": "s1"}))
+        assert len(added["episodeIds"]) == 1
+        assert "I moved to Berlin." in call["memory_search"]({"question": "Who moved to Berlin?"})
+        assert call["memory_search"]({"question": "zebras"}) == "Nothing is known about this."
+        stored = json.loads(call["memory_update"]({"fact": "lives_in(user, berlin)"}))
+        assert stored["asserted"] == 1
+        known = [each["fact"] for each in json.loads(call["memory_facts"]({}))["facts"]]
+        assert "lives_in(user, berlin)" in known
+        gone = json.loads(call["memory_forget"]({"about": "lives_in(user, ?x)"}))
+        assert (gone["dryRun"], gone["factCount"]) == (True, 1)
+        assert json.loads(call["memory_history"]({"about": "lives_in"}))["totalEvents"] == 1
+
+
+def test_unknown_arguments_are_named_in_the_result(family):
+    call = {tool.name: tool.call for tool in agent_tools(family)}
+    text = call["ask"]({"text": "parent(ann, ?who)", "limitt": 3, "sort": "who"})
+    assert text == "parent(ann, bob)\nIgnored arguments: limitt, sort"
+    text = call["tell"]({"text": "likes(ann, tea)", "certainty": 1})
+    assert text == "Stored 1 new fact.\nIgnored arguments: certainty"
+    refused = call["forget"]({"text": "likes(ann, tea)", "why": "wrong"})
+    assert refused.startswith("Error: why: ")
+    assert family.count("likes") == 1
+
+
+def test_optional_arguments_are_those_of_the_server(family):
+    call = {tool.name: tool.call for tool in agent_tools(family)}
+    proved = json.loads(call["ask"]({"text": "grandparent(ann, ?who)", "withProof": True}))
+    assert proved["results"][0]["args"] == ["ann", "cid"]
+    assert "proof" in proved["results"][0]
+    assert "grandparent" in call["explain"]({"text": "grandparent(ann, ?who)", "plan": True})
+    assert call["ask"]({"predicate": "parent", "args": ["?x", "cid"], "limit": None}) == (
+        "parent(bob, cid)"
+    )
+    nulls = {"text": "p(a). q(?x) :- p(?x).", "ttl": None, "scope": None}
+    assert call["tell"](nulls) == "Stored 1 new fact and 1 rule."
+    dated = {"text": "lives_in(ann, rome)", "validFrom": "2020-01-01", "confidence": 0.5}
+    assert call["tell"](dated) == "Stored 1 new fact."
+    (row,) = family.query("lives_in(ann, ?where)").rows()
+    assert row["confidence"] == 0.5
+
+
+def test_old_names_work_with_a_warning(family):
+    functions = tool_functions(family)
+    for old, name, text in (
+        ("remember", "tell", "likes(ann, tea)."),
+        ("recall", "context", "what does ann like?"),
+        ("list_predicates", "predicates", "likes"),
+    ):
+        with pytest.warns(DeprecationWarning, match=f"the tool {old} is now called {name}"):
+            tool = tool_named(functions, old)
+        assert tool is tool_named(functions, name)
+        assert "1" in tool(text) or "likes(ann, tea)" in tool(text)
+    for name, old, text, answer in (
+        ("ask", "goal", "likes(ann, ?x)", "likes(ann, tea)"),
+        ("explain", "goal", "likes(ann, tea)", "likes(ann, tea)  stored"),
+        ("context", "question", "what does ann like?", "likes(ann, tea)."),
+        ("tell", "statements", "likes(bob, tea).", "Stored 1 new fact and 0 rules."),
+        ("forget", "fact", "likes(?x, tea)", "Retracted 2 facts."),
+    ):
+        with pytest.warns(DeprecationWarning, match=f"the argument {old} of {name}"):
+            assert answer in tool_named(functions, name)(**{old: text})
+    with pytest.raises(InvalidInput, match="must be one of ask, explain"):
+        tool_named(functions, "infer")
+
+
+def test_tools_of_an_earlier_instant(tmp_path):
+    with connect(tmp_path / "kb") as kb:
+        kb.tell("parent(ann, bob)")
+        past = kb.known_at(kb.history("parent").events[0].at)
+        kb.retract("parent(ann, bob)")
+        call = {tool.name: tool.call for tool in agent_tools(past)}
+        assert call["ask"]({"text": "parent(ann, ?who)"}) == "parent(ann, bob)"
+        assert call["tell"]({"text": "parent(a, b)"}).startswith("Error: known_at is not available")
+        assert {tool["name"] for tool in past.tools("mcp")} > set(NAMES)
 
 
 # ---- LangChain ----
@@ -95,9 +207,11 @@ def test_long_answers_are_cut(call):
 def test_langchain_tools_and_retriever(family):
     tools = langchain.tools(family)
     assert [tool.name for tool in tools] == NAMES
-    assert tools[0].description == "Answer a goal from stored facts and rules."
-    assert tools[0].args["goal"]["description"].startswith("Literals such as")
-    assert tools[0].invoke({"goal": "grandparent(ann, ?who)"}) == "grandparent(ann, cid)"
+    assert tools[0].description.startswith("Answer a goal")
+    assert tools[0].args["text"] == {"type": "string"}
+    assert tools[0].invoke({"text": "grandparent(ann, ?who)"}) == "grandparent(ann, cid)"
+    noted = tools[0].invoke({"text": "grandparent(ann, ?who)", "sort": "who"})
+    assert noted == "grandparent(ann, cid)\nIgnored arguments: sort"
     retriever = langchain.KBRetriever(kb=family, options={"max_facts": 1})
     (document,) = retriever.invoke("bob's child cid")
     assert document.page_content in ("parent(ann, bob)", "parent(bob, cid)")
@@ -111,8 +225,10 @@ def test_langchain_tools_and_retriever(family):
 def test_llama_index_tools_and_retriever(family):
     tools = llama_index.tools(family)
     assert [tool.metadata.name for tool in tools] == NAMES
-    assert "Answer a goal from stored facts and rules." in tools[0].metadata.description
-    assert tools[0].call(goal="grandparent(ann, ?who)").content == "grandparent(ann, cid)"
+    assert tools[0].metadata.get_parameters_dict() == definitions()["ask"]["inputSchema"]
+    assert tools[0].call(text="grandparent(ann, ?who)").content == "grandparent(ann, cid)"
+    noted = tools[0].call(text="grandparent(ann, ?who)", sort="who").content
+    assert noted == "grandparent(ann, cid)\nIgnored arguments: sort"
     retriever = llama_index.KBRetriever(family, max_facts=1)
     (found,) = retriever.retrieve("bob's child cid")
     assert found.node.text in ("parent(ann, bob)", "parent(bob, cid)")
@@ -132,7 +248,7 @@ def test_a_llama_index_agent_reads_what_is_known_and_stores_what_is_said(family)
     def model(messages, **_):
         prompts.append(messages)
         if len(prompts) == 1:
-            arguments = {"goal": "grandparent(ann, ?who)"}
+            arguments = {"text": "grandparent(ann, ?who)"}
             call = ToolCallBlock(tool_call_id="c1", tool_name="ask", tool_kwargs=arguments)
             return ChatMessage(role="assistant", blocks=[call])
         return ChatMessage(role="assistant", content="It is Cid.")
@@ -160,7 +276,7 @@ def test_a_llama_index_agent_reads_what_is_known_and_stores_what_is_said(family)
     assert asyncio.run(run()) == "It is Cid."
     system = prompts[0][0]
     assert system.role == "system"
-    assert "parent(bob, cid)" in system.content
+    assert "bob \u00b7 parent: cid" in system.content
     assert "grandparent(ann, cid)" in str(prompts[1][-1].content)
     assert ("user", "I like tea.") in {row[:2] for row in family.query("said(?who, ?what, ?when)")}
 
@@ -169,16 +285,26 @@ def test_a_memory_block(family, caplog):
     block = llama_index.KBMemoryBlock(kb=family)
     asked = [ChatMessage(role="user", content="Who is the child of bob?")]
     text = asyncio.run(block.aget(asked))
-    assert "parent(bob, cid)" in text
+    assert "bob \u00b7 parent: cid" in text
     shorter = asyncio.run(block.atruncate(text, 1))
     assert text.startswith(shorter)
     assert len(shorter.splitlines()) == len(text.splitlines()) - 1
     assert asyncio.run(block.atruncate(text, 10_000)) is None
-    asyncio.run(block.aput([ChatMessage(role="user", content="I like tea.\n\nAnd Cid.")]))
-    asyncio.run(block.aput([ChatMessage(role="tool", content="ignored(it)")]))
+    turns = [
+        ChatMessage(role="user", content="I like tea.\n\nAnd Cid."),
+        ChatMessage(role="tool", content="ignored(it)"),
+        ChatMessage(role="assistant", content="Noted."),
+    ]
+    asyncio.run(block.aput(turns, session_id="s1"))
     assert not caplog.messages
+    stored = family.episodes(session="s1").episodes
+    assert [(each.speaker, each.text) for each in stored] == [
+        ("user", "I like tea.\n\nAnd Cid."),
+        ("assistant", "Noted."),
+    ]
     said = {row[:2] for row in family.query("said(?who, ?what, ?when)")}
-    assert said == {("user", "I like tea."), ("user", "And Cid.")}
+    assert ("assistant", "Noted.") in said
+    assert "I like tea." in asyncio.run(block.aget([ChatMessage(role="user", content="Tea?")]))
     asyncio.run(block.aput([ChatMessage(role="user", content="word " * 1_000_000)]))
     assert "was not stored" in caplog.text
     silent = llama_index.KBMemoryBlock(kb=family, store=False)
@@ -219,7 +345,7 @@ def called(name, arguments):
 
 def test_an_agent_with_a_session_and_tools(family):
     model = Scripted(
-        called("ask", '{"goal": "grandparent(ann, ?who)"}'), said("It is Cid."), said("Still Cid.")
+        called("ask", '{"text": "grandparent(ann, ?who)"}'), said("It is Cid."), said("Still Cid.")
     )
     agent = Agent(name="a", model=model, tools=list(openai_agents.tools(family, writes=False)))
     session = openai_agents.KBSession("s1", family)
@@ -269,6 +395,33 @@ def test_a_session(family):
             openai_agents.KBSession(wrong, family)
 
 
+def test_a_memory_finds_what_was_said_in_a_session(family):
+    """The items themselves are no memories: they are in no window and in no list of facts."""
+    items = [
+        {"role": "user", "content": "I moved to Berlin."},
+        {"type": "function_call", "call_id": "c1", "name": "ask", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "secret Berlin"},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Berlin is nice."}]},
+        {"role": "system", "content": "Berlin rules."},
+    ]
+
+    async def run():
+        session = openai_agents.KBSession("s1", family)
+        await session.add_items(items)
+        assert await session.get_items() == items
+        await openai_agents.KBSession("s2", family, store=False).add_items(items[:1])
+        await session.clear_session()
+
+    asyncio.run(run())
+    memory = family.memory()
+    text = memory.search("Who moved to Berlin?", session="s1").text
+    assert "user: I moved to Berlin." in text
+    assert "assistant: Berlin is nice." in text
+    assert [each.session for each in family.episodes().episodes] == ["s1", "s1"]
+    assert "agent_item" not in memory.search("Berlin").text
+    assert {each.predicate for each in memory.facts().facts} == {"parent"}
+
+
 # ---- Pydantic AI ----
 
 
@@ -293,7 +446,7 @@ def test_a_pydantic_agent_calls_every_tool(family):
 def test_the_programs_of_the_page_run():
     page = Path(__file__).parents[2] / "docs/how-to/use-agent-frameworks.md"
     programs = re.findall(r"```agents\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    assert len(programs) == 5
+    assert len(programs) == 6
     exec("\n".join(programs), {})
 
 

@@ -77,6 +77,42 @@ def test_a_goal_of_several_literals_has_the_values_of_its_variables(family):
     assert family.ask("parent(?x, ?y), not parent(?y, _)").dicts() == [{"x": "bob", "y": "cy"}]
 
 
+def test_several_goals_are_answered_at_once(family):
+    goals = ["ancestor(ann, ?who)", "parent(ann, ?x), ancestor(?x, ?y)", "not parent(cy, ann)"]
+    answers = family.ask_many(goals)
+    assert answers == [family.ask(goal) for goal in goals]
+    assert [each.dicts() for each in answers] == [family.ask(goal).dicts() for goal in goals]
+    assert [len(each) for each in family.ask_many(iter(goals), limit=1)] == [1, 1, 1]
+    family.tell_many("age", [["ann", 41]])
+    (ages,) = family.ask_many(["age(ann, ?n)"], values="python")
+    assert ages.one() == ("ann", 41)
+    assert family.ask_many([]) == []
+
+
+def test_each_of_several_goals_has_its_unknown_predicates(family):
+    answers = family.ask_many(["parents(?x)", "ancestor(ann, ?x)", "friend(?x)"])
+    assert [[name.partition(" ")[0] for name in each.unknown] for each in answers] == [
+        ["parents/1"],
+        [],
+        ["friend/1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("goals", "field"),
+    [
+        (["parent(?x, ?y)", "p("], "goals[1]"),
+        (["parent(?x, ?y)", "parent(?x, ?y), ?z > 2"], "goals[1]"),
+        (["parent(?x, ?y)", 5], "goals[1]"),
+        ("parent(?x, ?y)", "goals"),
+    ],
+)
+def test_a_bad_goal_of_several_is_named(family, goals, field):
+    with pytest.raises(InvalidInput) as refused:
+        family.ask_many(goals)
+    assert field in refused.value.details["fields"]
+
+
 def test_one_answer_or_an_error_that_names_the_goal(family):
     assert family.ask("parent(ann, ?who)").one() == ("ann", "bob")
     with pytest.raises(NotUnique) as several:
@@ -144,6 +180,21 @@ def test_why_a_goal_has_no_answer(family):
     assert why.candidates[0].because is not None
     assert why.text.startswith("ancestor(ann, zoe) does not hold.\n1. Rule ancestor(")
     assert family.why_not("ancestor(ann, cy)").holds
+
+
+def test_what_would_make_a_goal_true_or_false(family):
+    how = family.how_to("ancestor", ["cy", "zoe"], limit=1)
+    assert (how.truth, how.truncated) == ("false", False)
+    assert [(each.add, each.remove) for each in how.proposals] == [(("parent(cy, zoe)",), ())]
+    assert how.text == (
+        "ancestor(cy, zoe) would be true after one of these changes:\n1. add parent(cy, zoe)"
+    )
+    asserted = family.how_to("ancestor(cy, zoe)", changing=["ancestor"], limit=1)
+    assert asserted.proposals[0].add == ("ancestor(cy, zoe)",)
+    removed = family.how_to("ancestor(ann, bob)", make="false")
+    assert removed.proposals[0].remove == ("parent(ann, bob)",)
+    with pytest.raises(InvalidInput, match="make"):
+        family.how_to("ancestor(ann, bob)", make="maybe")
 
 
 def test_rules_are_listed_and_retracted(family):
@@ -292,7 +343,12 @@ def test_predicates_and_plans(family):
         (("who", "child"), "who is a parent of whom"),
     ]
     family.retract_rule(declared)
-    assert family.inputs() == []
+    assert family.inputs() == family.masks() == []
+    family.teach("@mask parent/2 1.")
+    (mask,) = family.masks()
+    assert (mask.id, mask.text) == ("@parent/2 mask", "@mask parent/2 1.")
+    family.retract_rule(mask)
+    assert family.masks() == []
 
 
 def test_tenants_share_a_connection(kb):

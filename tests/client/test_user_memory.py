@@ -7,6 +7,7 @@ from datetime import date
 import pytest
 
 from kbcore_client import InvalidInput, NotFound, connect
+from kbtypes.windows import ADAPTER_PREDICATES
 
 MOVED = {"role": "user", "content": "I moved to Berlin.", "at": "2026-11-20T09:00:00Z"}
 ASKED = {"role": "assistant", "content": "Do you like the parks?"}
@@ -30,6 +31,44 @@ def test_messages_in_and_text_out(kb, memory):
     assert memory.search("Berlin", session="s1", agent="amy").entries
     assert memory.search("Berlin", citations=False).sources in ([], ())
     assert kb.memory(user=f"{kb.tenant}-b").search("Berlin").text == ""
+    with pytest.raises(InvalidInput, match=r"^user: "):
+        kb.memory(user="")
+    for name in ("  ", "mia\n", "zoë", 5):
+        with pytest.raises(InvalidInput, match="is not a name"):
+            kb.memory(user=name).search("Berlin")
+
+
+def test_a_forgotten_message_stays_away(memory):
+    memory.add([MOVED, ASKED], session="s1")
+    memory.forget(memory.search("Berlin").sources[0]["episode"], dry_run=False)
+    again = memory.add([MOVED, ASKED], session="s1")
+    assert (again.episodes, again.forgotten) == ((), 1)
+
+
+def test_an_update_says_that_a_value_holds_already(memory):
+    memory.update("lives_in(mia, Berlin)", since="2024-01-01")
+    (warning,) = memory.update("lives_in(mia, Berlin)", since="2025-01-01").warnings
+    assert warning.startswith("lives_in(mia, Berlin) holds since 2024-01-01")
+
+
+def test_data_of_adapters_is_no_memory(kb, memory):
+    """Also where it matches, it is in no window and in no list unless its predicate is named."""
+    memory.add(MOVED)
+    for name in ADAPTER_PREDICATES:
+        kb.tell(name, ["berlin", "moved to Berlin"])
+    names = {entry.predicate for entry in memory.search("Who moved to Berlin?").entries}
+    assert names == {"said"}
+    facts = memory.facts()
+    assert (facts.total, facts.facts) == (0, ())
+    assert {entry.predicate for entry in kb.context(query="Who moved to Berlin?").entries} == {
+        "said"
+    }
+    assert [entry.predicate for entry in kb.context(max_facts=50).entries] == ["said"]
+    forgotten = memory.forget("moved to Berlin")
+    assert [each.fact.partition("(")[0] for each in forgotten.facts] == ["said"]
+    for name in ADAPTER_PREDICATES:
+        window = kb.context(query="Who moved to Berlin?", predicates=[name])
+        assert [entry.predicate for entry in window.entries] == [name]
 
 
 def test_values_change_and_are_forgotten(memory):
@@ -82,3 +121,18 @@ def test_wrong_arguments_name_the_argument(memory):
     ):
         with pytest.raises(InvalidInput, match=match):
             call()
+
+
+def test_a_time_that_json_cannot_hold_is_named(memory):
+    messages = [{"role": "user", "content": "hi"}, {"content": "hi", "at": float("inf")}]
+    with pytest.raises(InvalidInput) as wrong:
+        memory.add(messages)
+    assert [*wrong.value.details["fields"]] == ["messages[1].at"]
+    with pytest.raises(InvalidInput) as wrong:
+        memory.update("lives_in(mia, Bern)", since=float("nan"))
+    assert [*wrong.value.details["fields"]] == ["since"]
+
+
+def test_the_size_of_a_text_is_at_least_one_token(memory):
+    with pytest.raises(InvalidInput, match="max_tokens: must be a whole number of at least 1"):
+        memory.search("tea", max_tokens=0)

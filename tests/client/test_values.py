@@ -7,7 +7,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support import values
 
@@ -19,6 +19,7 @@ from kbcore_client.proofs import Proof
 from kbcore_client.values import python_value, read_atom, written_atom
 from kbplanner.errors import KBError
 from kbplanner.ir.terms import Atom, Variable
+from kbplanner.syntax.parser import parse_atom
 from kbplanner.syntax.printer import print_atom
 from kbplanner.syntax.textform import atom_from_text
 
@@ -80,9 +81,16 @@ def test_python_values_are_those_of_the_embedded_interface(text):
     assert (mine, type(mine)) == (theirs, type(theirs))
 
 
-@given(st.lists(NAMES, max_size=3))
-def test_goals_are_written_as_the_printer_writes_them(args):
-    assert written_atom("p", args) == print_atom(Atom("p", tuple(args)))
+PLAIN_OR_NOT = st.sampled_from(["00", "-01.5", "1e05", "not", "div", "mod", "count", "-", "1."])
+
+
+@given(NAMES | PLAIN_OR_NOT, st.lists(NAMES | PLAIN_OR_NOT, max_size=3))
+@example("mod", ["00", "not"])
+def test_the_parser_reads_the_goals_that_are_written(predicate, args):
+    atom = Atom(predicate, tuple(args))
+    assert parse_atom(written_atom(predicate, args)) == atom
+    if "".join([predicate, *args]).isascii():
+        assert written_atom(predicate, args) == print_atom(atom)
 
 
 def answers(*rows: tuple[str, ...]) -> AnswerSet:

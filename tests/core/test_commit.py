@@ -9,9 +9,19 @@ from support.commits import Log, committer, rows, run_all, tell, waiting
 
 from kbcore.clock import LoggedClock, ManualClock
 from kbcore.config import Config
+from kbcore.durable.capture import capture
 from kbcore.durable.commit import Committer
 from kbcore.durable.records import decode_changes
-from kbcore.errors import Conflict, EngineFault, NotReady, RateLimited, StorageFailed, StorageFull
+from kbcore.durable.snapshot import encode
+from kbcore.errors import (
+    Conflict,
+    EngineFault,
+    NotReady,
+    RateLimited,
+    SnapshotFailed,
+    StorageFailed,
+    StorageFull,
+)
 from kbcore.scheduling import Scheduling
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, RetractFact
@@ -207,3 +217,138 @@ def test_many_threads_lose_nothing():
         thread.join(60)
     assert len(rows(catalog)) == 8 * 40
     assert catalog.tenant("default", "t").generation == 8 * 60 == len(log.records)
+
+
+def test_a_check_that_has_to_see_an_earlier_write_waits_for_readers_alone():
+    """The earlier write cannot be applied while there is a reader; other tenants can be written."""
+    catalog, commits = committer(Log())
+    commits.commit(tell(1))
+    commits.commit(tell(1, "u"))
+    seen = []
+    tenant = catalog.tenant("default", "t")
+    with tenant.lock.read():
+        writers = [threading.Thread(target=commits.commit, args=(tell(2),))]
+        writers[0].start()
+        while not tenant.backlog:
+            writers[0].join(0.001)
+        for number in (3, 4):
+            check = lambda: seen.append(rows(catalog))  # noqa: E731
+            writers.append(
+                threading.Thread(target=commits.commit, args=(tell(number, check=check),))
+            )
+            writers[-1].start()
+        others = [
+            threading.Thread(target=commits.commit, args=(tell(number, "u"),))
+            for number in range(2, 6)
+        ]
+        for other in others:
+            other.start()
+        for other in others:
+            other.join(20)
+        assert sorted(rows(catalog, "u")) == ["1", "2", "3", "4", "5"]
+        assert not commits.is_idle
+        assert seen == []
+    for writer in writers:
+        writer.join(20)
+    assert [len(each) for each in seen] == [2, 3]
+    assert sorted(rows(catalog)) == ["1", "2", "3", "4"]
+    assert commits.is_idle
+
+
+def test_a_check_does_not_wait_for_the_readers_of_its_tenant():
+    """The leader runs it, and the writers of all other tenants would wait too."""
+    catalog, commits = committer(Log())
+    commits.commit(tell(1))
+    commits.commit(tell(1, "u"))
+    checked = threading.Event()
+    writer = threading.Thread(target=commits.commit, args=(tell(2, check=checked.set),))
+    with catalog.tenant("default", "t").lock.read():
+        writer.start()
+        assert checked.wait(20)
+        commits.commit(tell(2, "u"))
+        assert rows(catalog, "u") == ["1", "2"]
+    writer.join(20)
+    assert rows(catalog) == ["1", "2"]
+
+
+def captured(commits):
+    """Begin a snapshot as a node does."""
+    return commits.between_batches(lambda head: (head, encode(capture(commits.catalog))))
+
+
+def read_while_written(commits, numbers):
+    """Return a tenant with a reader and durable changes that wait for it, and their writers."""
+    tenant = commits.catalog.tenant("default", "t")
+    reading = tenant.lock.read()
+    reading.__enter__()
+    writers = []
+    for number in numbers:
+        waiting_before = len(tenant.backlog)
+        writers.append(threading.Thread(target=commits.commit, args=(tell(number),)))
+        writers[-1].start()
+        while len(tenant.backlog) == waiting_before:
+            writers[-1].join(0.001)
+
+    def end():
+        reading.__exit__(None, None, None)
+        for writer in writers:
+            writer.join(20)
+
+    return tenant, end
+
+
+def test_a_snapshot_begins_while_changes_of_a_tenant_wait_for_readers():
+    """It has the changes up to its number, and no later ones; all other tenants can be written."""
+    catalog, commits = committer(Log())
+    commits.commit(tell(1))
+    commits.commit(tell(1, "u"))
+    tenant, end = read_while_written(commits, [2, 3])
+    head, chunks = captured(commits)
+    assert head == 4
+    commits.commit(tell(2, "u"))
+    later = threading.Thread(target=commits.commit, args=(tell(4),))
+    later.start()
+    while len(tenant.backlog) < 4:  # two changes, the capture, and the later change
+        later.join(0.001)
+    end()
+    later.join(20)
+    assert rows(catalog) == ["1", "2", "3", "4"]
+    assert rows(catalog, "u") == ["1", "2"]
+    same, commits_then = committer(Log())
+    for number, name in (1, "t"), (1, "u"), (2, "t"), (3, "t"):
+        commits_then.commit(tell(number, name))
+    assert list(chunks) == list(encode(capture(same)))
+
+
+def test_a_snapshot_applies_the_changes_that_its_tenants_wait_for():
+    """A capture that no writer has run runs when the snapshot reaches the tenant."""
+    catalog, commits = committer(Log())
+    commits.commit(tell(1))
+    tenant = catalog.tenant("default", "t")
+    applied = []
+    tenant.backlog.append(lambda: applied.append(len(tenant.backlog)))
+    _, chunks = captured(commits)
+    list(chunks)
+    assert applied == [1]
+    assert not tenant.backlog
+    _, dropped = captured(commits)
+    tenant.backlog.append(lambda: applied.append(len(tenant.backlog)))
+    _, dropped_later = captured(commits)
+    del dropped, dropped_later
+    assert (len(tenant.backlog), tenant.lock.before) == (1, [])
+
+
+def test_a_snapshot_lacks_no_change_that_could_not_be_applied(monkeypatch):
+    catalog, commits = committer(Log())
+    commits.commit(tell(1))
+    tenant = catalog.tenant("default", "t")
+    monkeypatch.setattr(tenant.engine, "intern_many", lambda texts: 1 / 0)
+    reading = tenant.lock.read()
+    with reading:
+        threads, _ = run_all([lambda: commits.commit(tell(2))])
+        while not tenant.backlog:
+            threads[0].join(0.001)
+        _, chunks = captured(commits)
+    threads[0].join(20)
+    with pytest.raises(SnapshotFailed, match="default/t"):
+        list(chunks)

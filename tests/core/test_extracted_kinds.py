@@ -159,6 +159,29 @@ def test_an_event_of_a_declared_predicate_keeps_it(bench: Bench) -> None:
     assert bench.interval("visited(mia, Oslo)") == ["2026-09-06T00:00", None]
 
 
+def test_a_fact_of_a_wrong_type_is_rejected_and_the_others_are_stored(bench: Bench) -> None:
+    bench.kb.deploy("@strict. @input weighs(who, kg: number).", name="strict")
+    bench.kb.tell("weighs(mia, 60).")
+    done = bench.read(
+        "I weigh a ton and keep to a vegan diet.",
+        entry("weighs", "mia", "a ton", kind="state", replaces="weighs(mia, 60)"),
+        entry("diet", "mia", "vegan", kind="state"),
+    )
+    assert [fact.predicate for fact in done.facts] == ["diet"]
+    (rejected,) = done.rejected
+    assert rejected.quote == 'weighs(mia, "a ton")'
+    assert "of the type number" in rejected.reason
+    assert bench.kb.ask("weighs(?who, ?kg)") == [("mia", "60")]
+
+
+def test_an_ingested_text_is_kept_without_a_fact_of_a_wrong_type(bench: Bench) -> None:
+    bench.kb.deploy("@strict. @input weighs(who, kg: number).", name="strict")
+    bench.model.then([{"facts": [entry("weighs", "mia", "a ton"), entry("diet", "mia", "vegan")]}])
+    done = bench.kb.ingest("I weigh a ton and keep to a vegan diet.")
+    assert [fact.predicate for fact in done.facts] == ["diet"]
+    assert len(done.extracted.rejected) == 1
+
+
 def test_an_instruction_is_that_of_its_speaker(bench: Bench) -> None:
     done = bench.read(
         "Answer me in French. Leo wants German.",
@@ -212,6 +235,14 @@ def test_a_correction_takes_the_place_of_a_fact_that_was_never_true(bench: Bench
     bench.read("No, I meant a Ford.", new, at="2026-09-08T09:01:00Z")
     for day in ("2026-09-02", "2026-09-08T09:00:30Z", "2026-09-09"):
         assert bench.kb.ask("drives(mia, ?what)", as_of=day).dicts() == [{"what": "Ford"}]
+
+
+def test_a_keyed_value_that_begins_before_the_one_it_replaces_is_believed(bench: Bench) -> None:
+    bench.read("I live in Hamburg.", entry("lives_in", "mia", "Hamburg", kind="state"))
+    new = entry("lives_in", "mia", "Berlin", since="2026-09-05", replaces="lives_in(mia, Hamburg)")
+    bench.read("I moved to Berlin on Saturday.", new, at="2026-09-09T09:00:00Z")
+    for day in ("2026-09-06", "2026-09-08T12:00:00Z", "2026-09-10"):
+        assert bench.kb.ask("lives_in(mia, ?where)", as_of=day) == [("mia", "Berlin")]
 
 
 @pytest.mark.parametrize(
@@ -370,3 +401,16 @@ def test_a_chunk_without_a_usable_answer_is_reported_with_the_reason() -> None:
     (failure,) = done.failures
     assert '"facts" must be an array' in failure.reason
     assert counts(done) == (1, 0, 0)
+
+
+def test_the_line_of_an_event_has_its_day_and_not_the_day_of_speaking(bench: Bench) -> None:
+    bench.read("I ran on the first.", entry("ran", "mia", kind="event", since="2026-09-01"))
+    text = bench.kb.context(query="who ran?", format="natural").text
+    assert text == "mia · on 1 Sep 2026: ran"
+
+
+def test_a_sentence_does_not_end_after_an_abbreviation(bench: Bench) -> None:
+    text = "I live near the port, e.g. close to Dr. Weber in Hamburg. My dog is Bello. I met Mr. T."
+    bench.read(text, entry("lives_in", "mia", "Hamburg", kind="state"))
+    (source,) = bench.kb.memory().facts().facts[0].sources
+    assert source["text"] == "I live near the port, e.g. close to Dr. Weber in Hamburg."

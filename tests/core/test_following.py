@@ -59,6 +59,7 @@ def test_a_fact_that_expires_is_a_change(kb):
 
 def test_changes_that_are_not_kept_become_one_difference(kb, monkeypatch):
     monkeypatch.setattr("kbcore.subscriptions.history.MAX_CHANGES", 2)
+    monkeypatch.setattr("kbplugins.storage_memory.KEPT_BYTES", 0)  # no history to read them from
     with kb.follow("p(?x)") as goal:
         for number in range(5):
             kb.tell("p", [number])

@@ -13,12 +13,14 @@ import kbcore
 from kbcore.config import Config
 from kbcore.embed import EmbeddedKB
 from kbcore.errors import InvalidInput, NotFound
+from kbcore.language.vocabulary import vocabulary
 from kbcore.node.opening import open_runtime
 from kbplanner.authoring.formatter import format_text
 from kbplanner.authoring.outline import outline_of
+from kbplanner.check.texts import check_texts
 from kbplanner.errors import RuleSyntaxError
-from kbplanner.ir.inputs import Input, input_problem
-from kbplanner.syntax.parser import parse_declaration, parse_program
+from kbplanner.ir.inputs import TYPES, Input, input_problem
+from kbplanner.syntax.parser import parse_declaration, parse_program, parse_stream
 from kbplanner.syntax.printer import print_declaration
 
 LIVES = '@input lives_in(person, city) "where a person lives now".'
@@ -135,6 +137,13 @@ def test_http_lists_and_retracts_inputs() -> None:
         ('@input lives_in(person) "x" "y".', "its gloss in quotes and a final"),
         ("@input ann = bob.", "names of its arguments"),
         ("@input contains(text, part).", "is a builtin"),
+        ("@input p(a: float).", "there is no type float"),
+        ("@input p(a: text, b:c:text).", "the name of an argument has no colon"),
+        ("@input p(a: ).", 'expected an argument after ":"'),
+        ("@input p(: text).", 'found ":"'),
+        ("@input p(a: text) [strict=1].", "strict is true or false"),
+        ("@strict.", "@strict stands at the head"),
+        ("p(a: text).", 'found ":"'),
     ],
 )
 def test_wrong_declarations_have_a_position(text: str, message: str) -> None:
@@ -166,10 +175,82 @@ def test_editors_know_inputs() -> None:
     st.lists(st.text(max_size=6) | st.sampled_from(["a", "not", "mod", "min"]), max_size=3),
     st.none() | st.text(max_size=20),
     st.none() | st.from_regex(r"[a-z]{1,5}", fullmatch=True),
+    st.lists(st.none() | st.sampled_from(list(TYPES)), min_size=3, max_size=3),
+    st.booleans(),
 )
 def test_a_printed_input_parses_to_the_same(
-    predicate: str, args: list[str], gloss: str | None, scope: str | None
+    predicate: str,
+    args: list[str],
+    gloss: str | None,
+    scope: str | None,
+    types: list[str | None],
+    strict: bool,
 ) -> None:
-    declared = Input(predicate, tuple(args), gloss, scope)
+    own = tuple(types[: len(args)])
+    declared = Input(predicate, tuple(args), gloss, scope, own if any(own) else (), strict)
     if input_problem(declared) is None:
         assert parse_declaration(print_declaration(declared)) == declared
+
+
+def test_types_are_printed_and_listed(kb: EmbeddedKB) -> None:
+    text = '@input stored(path: text, owner, size: number) "a file on a share".'
+    kb.tell(text.replace(": ", ":"))
+    assert [each.text for each in kb.inputs()] == [text]
+    (row,) = kb.predicates()
+    assert row.args == ("path", "owner", "size")
+    assert row.types == ("text", None, "number")
+    assert format_text(text + "\n") == text + "\n"
+
+
+@pytest.mark.parametrize(
+    ("of_type", "right", "wrong"),
+    [
+        ("text", ["a b", "7", ""], []),
+        ("number", ["7", "-2.5", "1e9"], ["a", "", "7 "]),
+        ("integer", ["7", "-12"], ["2.5", "seven"]),
+        ("instant", ["2026-03-01", "2026-03-01T10:00:00Z"], ["2026-02-30", "now", "7"]),
+        ("boolean", ["true", "false"], ["yes", "True"]),
+    ],
+)
+def test_the_constants_of_each_type(of_type: str, right: list[str], wrong: list[str]) -> None:
+    declared = Input("p", ("a",), types=(of_type,))
+    assert [declared.mistyped([each]) for each in right] == [None] * len(right)
+    assert [declared.mistyped([each]) for each in wrong] == [0] * len(wrong)
+
+
+def test_strict_at_the_head_makes_inputs_strict() -> None:
+    text = "@strict.\n@input p(a: number).\n@input q(b) [scope=s].\n"
+    declared = [each.declaration for each in parse_program(text)]  # type: ignore[union-attr]
+    assert [each.is_strict for each in declared] == [True, True]  # type: ignore[union-attr]
+    assert [print_declaration(each) for each in declared] == [
+        "@input p(a: number) [strict=true].",
+        "@input q(b) [scope=s, strict=true].",
+    ]
+    chunked = parse_stream([*("% a comment\n" * 9000, "@strict.\n"), "% x\n" * 30000, text[9:]])
+    assert [each.declaration for each in chunked] == declared  # type: ignore[union-attr]
+    (rule,) = parse_program("@strict: p(?x) :- q(?x).")
+    assert rule.rule.name == "strict"  # type: ignore[union-attr]
+
+
+def test_inputs_without_facts_are_known(kb: EmbeddedKB) -> None:
+    text = "@input stored(path, owner).\nown(?p) :- stored(?p, ?o), active(?o), sotred(?p, ?o).\n"
+    findings = [(each.name, each.message, each.hint) for each in check_texts([text])[0]]
+    assert findings == [
+        ("unknown-predicate", "no facts or rules for active/1", None),
+        ("unknown-predicate", "no facts or rules for sotred/2", "did you mean stored/2?"),
+    ]
+    assert kb.check("@input p(a).\nq(?x) :- p(?x).\n") == []
+    kb.tell("@input p(a).")
+    assert kb.check("q(?x) :- p(?x).\n") == []
+    (warning,) = kb.check("q(?x) :- p(?x, ?x).\n")
+    assert warning.message == "p has 2 arguments here and 1 elsewhere"
+    assert kb.teach("@input r(a).\nt(?x) :- r(?x), p(?x).").warnings == ()
+    assert kb.kb.unknown_predicates([("p", 1), ("sp", 1)])[0].signature == "sp/1"
+
+
+def test_models_see_names_and_types_of_arguments(kb: EmbeddedKB) -> None:
+    kb.tell('@input stored(path: text, owner, size: number) "a file on a share". other(a).')
+    tenant = kb.kb._read_tenant()
+    words = vocabulary(tenant, tenant.partitions(None), None, "files", kb.kb._new_budget(None))
+    meaning = " (path: text, owner, size: number): a file on a share"
+    assert words.meanings["stored", 3] == meaning

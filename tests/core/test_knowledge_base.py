@@ -81,7 +81,7 @@ def test_every_error_that_the_page_on_storage_plugins_lists_can_be_imported():
 
 def test_every_operation_of_a_tenant_is_public():
     others = {
-        "answers": "ask", "answers_json": "ask", "assert_facts": "tell", "assert_rows": "tell_many",
+        "at_once": "ask_many", "answers": "ask", "answers_json": "ask", "assert_facts": "tell", "assert_rows": "tell_many",
         "assert_rules": "teach", "bindings": "ask", "body_answers": "ask", "contents": "dump",
         "context_with_changes": "ingest", "diff_scopes": "diff", "fork_scope": "fork",
         "infer": "ask", "infer_json": "ask", "infer_table": "ask", "known_predicates": "predicates", "plugins": "bulk",
@@ -90,7 +90,7 @@ def test_every_operation_of_a_tenant_is_public():
         "retract_fact": "retract",
         "memory_add": "memory", "memory_facts": "memory", "memory_forget": "memory",
         "memory_search": "memory", "memory_update": "memory", "replace_value": "memory",
-        "store_text": "ingest",
+        "store_text": "ingest", "deploy_dumped": "load",
         "retract_pattern": "retract", "stored_answers": "query", "tuples": "ask",
         "unknown_predicates": "ask",
         "end_goal": "follow", "goal_answers": "follow", "goal_changes": "follow", "next_due_seconds": "follow",
@@ -507,8 +507,8 @@ def test_windows_of_a_query_and_of_buckets(family):
     [
         ({"max_fact": 5}, "max_fact: is not an option of a context window; did you mean max_facts"),
         ({"color": 5}, "color: is not an option of a context window; the options are goals, query"),
-        ({"max_facts": 0}, "max_facts: must be a positive whole number"),
-        ({"max_facts": "5"}, "max_facts: must be a positive whole number"),
+        ({"max_facts": 0}, "max_facts: must be a whole number of at least 1"),
+        ({"max_facts": "5"}, "max_facts: must be a whole number of at least 1"),
         ({"min_relevance": 2}, "min_relevance: must be a number from 0 to 1"),
         ({"min_coverage": 2}, "min_coverage: must be a number from 0 to 1"),
         ({"predicates": "age"}, "predicates: must be a list of names"),

@@ -45,7 +45,7 @@ def memory():
         ('latest_day(mia, "ran a marathon", ?day)', ["2023-10-29"]),
         ('next_after(mia, "adopted a dog", ?what)', ["ran a marathon"]),
         ("next_plan_day(mia, ?day)", ["2023-11-24"]),
-        ('days_from_to(mia, "adopted a dog", "ran a marathon", ?n)', ["172"]),
+        ('between(mia, "adopted a dog", "ran a marathon", ?n)', ["172"]),
     ],
 )
 def test_a_rule_answers_its_question(memory, goal, answers):
@@ -56,3 +56,18 @@ def test_a_new_value_of_a_state_ends_the_old_one(memory):
     memory.ingest("lives_in(mia, hamburg).")
     memory.ingest("lives_in(mia, berlin).")
     assert list(memory.ask("lives_in(mia, ?where)")) == [("mia", "berlin")]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_asked"),
+    [
+        ("How long was it between my first marathon and the dog?", True),
+        ("How many days are there between my marathons?", True),
+        ("On which day did I adopt the dog?", False),
+        ("How many days until I move?", False),
+    ],
+)
+def test_only_a_question_about_what_lies_between_gives_intervals(memory, question, is_asked):
+    window = memory.context(query=question, asker="mia", format="natural")
+    assert ("days of mia between" in window.text) is is_asked
+    assert "!=" not in window.text

@@ -22,6 +22,7 @@ from kbcore.state.changes import (
     ChangeSet,
     Decision,
     Declare,
+    DeployRuleSet,
     DropScope,
     EndedFact,
     EndFacts,
@@ -46,7 +47,8 @@ from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import IdempotentAnswer, RequestKey
 from kbcore.state.keys import StoredKey
-from kbcore.state.rulebook import stored_rule
+from kbcore.state.rule_sets import VersionNote
+from kbcore.state.rulebook import stored_declaration, stored_rule
 from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbplanner.ir.inputs import Input
 from kbplanner.ir.phrases import Phrase
@@ -69,6 +71,10 @@ WRITTEN: list[tuple[Change, str]] = [
     (
         AssertFacts((Fact("p", ()), FULL)),
         '{"op":"assert","facts":[{"p":"p","a":[]},{"p":"p","a":["a","é"],"n":true,"s":"s","ttl":5,"from":6,"until":7,"c":0.5,"m":{"k":[1,null]}}]}',
+    ),
+    (
+        AssertFacts((Fact("p", ("a",), valid_from=6, valid_until=9, late=True, restated=(7, 8)),)),
+        '{"op":"assert","facts":[{"p":"p","a":["a"],"from":6,"until":9,"late":true,"again":[7,8]}]}',
     ),
     (
         AssertRows(ROWS),
@@ -159,6 +165,32 @@ WRITTEN: list[tuple[Change, str]] = [
         (
             '{"op":"subscribe","is":{"id":"g","goal":"p(?x)","s":"s","ttl":1000,"created":1,"expires":1001,'
             '"by":"k","hook":{"url":"https://a/","secret":"x"},"delivered":[3,4]}}'
+        ),
+    ),
+    (
+        DeployRuleSet("n", "s", 2, VersionNote("00ff"), dropped=(("rule", "r"),)),
+        (
+            '{"op":"deploy","name":"n","s":"s","v":2,"note":{"sha256":"00ff"},"rules":[],'
+            '"phrases":[],"facts":[],"gone":[["rule","r"]]}'
+        ),
+    ),
+    (
+        DeployRuleSet(
+            "n",
+            None,
+            3,
+            VersionNote("00ff", "m", "v1", "k", 1),
+            (stored_rule(NAMED),),
+            (stored_declaration(Phrase("p", 1, "{0} is p", None, "s")),),
+            (FULL,),
+            (("fact", "p", ("a",), False),),
+        ),
+        (
+            '{"op":"deploy","name":"n","s":null,"v":3,"note":{"sha256":"00ff","says":"m","revision":"v1","by":"k","back":1},'
+            '"rules":[{"text":"q(?x) :- not p(?x).","lang":2,"name":"n","c":0.25,"s":"s"}],'
+            '"phrases":["@phrase p/1 \\"{0} is p\\" [scope=s]."],'
+            '"facts":[{"p":"p","a":["a","é"],"n":true,"s":"s","ttl":5,"from":6,"until":7,"c":0.5,"m":{"k":[1,null]}}],'
+            '"gone":[["fact","p",["a"],false]]}'
         ),
     ),
     (EndSubscriptions(("g", "h")), '{"op":"unsubscribe","ids":["g","h"]}'),

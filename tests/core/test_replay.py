@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from array import array
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
 
@@ -135,6 +135,16 @@ SETS = st.builds(
 RECORDS = st.lists(st.tuples(st.integers(0, 4), SETS), max_size=25)
 
 
+def _said(*signs: bool) -> tuple[int, ChangeSet]:
+    facts = tuple(Fact("p", ("a",), positive) for positive in signs)
+    return 0, ChangeSet("default", "one", (AssertFacts(facts),))
+
+
+@example([_said(False), _said(False), _said(True)])
+@example(
+    [_said(False), _said(False), (0, ChangeSet("default", "one", (DropScope("s"),))), _said(True)]
+)
+@example([_said(False, True), _said(False), _said(True, False)])
 @examples(200)
 @given(RECORDS)
 def test_replay_in_batches_gives_the_same_state_as_one_by_one(records):

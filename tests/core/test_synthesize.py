@@ -264,7 +264,8 @@ def test_the_plan_knows_what_predicates_mean(bench: Bench) -> None:
     bench.say(plan(), plan())
     bench.kb.synthesize("How many days until the trip?")
     lines = bench.model.asked[0].messages[0].text.splitlines()
-    assert 'days_until/3 (?who, ?what, ?days): "in ?days days: ?who, ?what"' in lines
+    phrase = '"days until the plan of ?who, ?what: ?days"'
+    assert f"days_until/3 (?who, ?what, ?days): {phrase}" in lines
     assert "lives_in/2 (person, city): where a person lives now" in lines
     assert (
         "works_at/2 (person, company): where a person works now, for example works_at(Ann, Acme)"

@@ -26,7 +26,7 @@ COUNT = 200
 def small_pieces(monkeypatch):
     """A question indexes one piece of ten facts; more than 20 new facts are a backlog."""
     monkeypatch.setattr("kbcore.search.bm25.FILL_SECONDS", 0)
-    monkeypatch.setattr("kbcore.search.bm25.FILL_ROWS", 0)
+    monkeypatch.setattr("kbcore.search.bm25.FILL_WORDS", 0)
     monkeypatch.setattr("kbcore.search.bm25.PIECES_AT_ONCE", 1)
     monkeypatch.setattr("kbcore.search.postings.BATCH_ROWS", 20)
     monkeypatch.setattr("kbcore.search.postings.WORDS_MERGED", 5)
@@ -340,7 +340,7 @@ def test_after_a_start_the_first_question_reads_no_episodes_that_it_does_not_nee
     with runtime(tmp_path) as node:
         kb = node.knowledge_base()
         finish(kb)
-        for owner, name in ((_Order, "add"), (partitions, "_move_support")):
+        for owner, name in ((_Order, "add"), (partitions._SupportedFacts, "move")):
             monkeypatch.setattr(owner, name, lambda *_: pytest.fail("read by the question"))
         assert numbers(window(kb, "n_30")) == {28, 29, 30, 31, 32}
 

@@ -66,6 +66,7 @@ def test_a_follower_that_is_not_in_sync_never_takes_over(tmp_path):
         assert tell(cluster.nodes[0], 4)[0] == 200
         status, body = second.post("/admin/promote", {"force": True})
         assert (status, json.loads(body)["code"]) == (409, "CONFLICT")
+        until(lambda: "leader" in tell(second, 5)[1]["details"])  # it has found its leader again
         status, answer = tell(second, 5)
         assert (status, answer["details"]["leader"]) == (409, cluster.proxies[0].url)
         assert cluster.nodes[0].stop() == 0

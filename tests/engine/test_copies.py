@@ -16,6 +16,7 @@ from engine import assembler as asm
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, RunLimits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault
+from kbplanner.pacing import yielding
 
 ENGINES = {"reference": ReferenceEngine, "c": Engine}
 CELLS = (Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL, Attribute.CONFIDENCE)
@@ -212,6 +213,31 @@ def test_many_differences_come_in_pieces(engine):
         10_000,
         5000,
     ]
+
+
+def test_a_comparison_of_many_rows_gives_way():
+    """Rows in another order, of which either side lacks some: each is looked up, some at a time."""
+    engine, turns = Engine(), []
+    engine.intern_many([f"s{i}" for i in range(2000)])
+    rows = [(i % 500 + 1, i // 500 + 1) for i in range(200_000)]
+    order = rows[50_000:] + [(i % 500 + 1, i // 500 + 1000) for i in range(50_000)]
+    random.Random(5).shuffle(order)
+    one, other = engine.relation(2), engine.relation(2)
+    for start in range(0, 200_000, 50_000):
+        for relation, all_rows in (one, rows), (other, order):
+            relation.insert(flat(all_rows[start : start + 50_000]), 50_000)
+    with yielding(lambda: turns.append(1)):
+        difference = one.compare(other)
+    assert [difference.equal, len(difference.only_here), len(difference.only_there)] == [
+        150_000,
+        50_000,
+        50_000,
+    ]
+    assert len(turns) >= 400_000 // (1 << 16)
+    turns.clear()
+    with yielding(lambda: turns.append(1)):
+        assert one.compare(one).equal == 200_000
+    assert len(turns) == 200_000 // (1 << 16)
 
 
 def test_what_cannot_be_compared(engine):

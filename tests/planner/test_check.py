@@ -247,5 +247,8 @@ def test_edit_distance() -> None:
     assert edit_distance("parnet", "parent") == 1
     assert edit_distance("kitten", "sitting") == 3
     assert edit_distance("", "ab") == edit_distance("ab", "") == 2
+    assert edit_distance("aa", "aaa") == 1
+    assert edit_distance("abab", "ab") == 2
+    assert edit_distance("salary_of", "slaary_of") == 1
     assert nearest_name("ab", ["ac", "abc"]) is None
     assert nearest_name("colour", ["color", "colours"]) == "color"

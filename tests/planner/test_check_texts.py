@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,7 +52,10 @@ def test_the_examples_of_a_code(code):
         assert [error["code"] for error in caught.value.errors] == [code.name]
         parse_program(examples.good)
         return
-    stored = NOTHING_STORED if examples.kind != "external" else StoredProgram(external=PRICE)
+    stored = {
+        "external": StoredProgram(external=PRICE),
+        "sets": StoredProgram(sets={("may", 1): frozenset({"billing"})}),
+    }.get(examples.kind, NOTHING_STORED)
     check = check_goal if examples.kind == "goal" else lambda text: check_texts([text], stored)[0]
     assert code.name in {each.name for each in check(examples.bad)}
     ignored = {"unknown-predicate"} if examples.kind == "goal" else set()
@@ -218,6 +222,29 @@ def test_texts_are_checked_together():
     assert [each.name for each in check_texts([facts, rules, rules])[2]] == ["shadowed-rule"]
 
 
+INPUT = "@input age(who: text, years: integer).\n"
+
+
+@pytest.mark.parametrize(
+    ("texts", "lines"),
+    [
+        (["@strict.\n" + INPUT + "age(bob, twelve).\nage(ann, 12)."], [[3]]),
+        ([INPUT + "age(bob, twelve)."], [[]]),
+        (["@strict.", INPUT, "age(ann, 12).\n~age(bob, twelve)."], [[], [], [2]]),
+        (["@strict.\n" + INPUT + 'test "t" { age(ann, x). ?- age(ann, _). }'], [[3]]),
+        (["@strict.\n" + INPUT + "age(?x, twelve)."], [[]]),
+        (["import memory.\nage(bob, twelve).", INPUT], [[], []]),
+    ],
+)
+def test_types_of_strict_inputs(texts: list[str], lines: list[list[int]]):
+    start = "the argument years of age/2 is of the type integer, found "
+    mistyped = [
+        [each.line for each in part if each.message.startswith(start)]
+        for part in check_texts(texts)
+    ]
+    assert mistyped == lines
+
+
 def test_what_is_stored_counts():
     stored = StoredProgram({"parent": {2}}, (parse_rule("@r: child(?x, ?y) :- parent(?y, ?x)"),))
     assert names("son(?x) :- parent(_, ?x), child(?x, _), male(?x).", stored) == [
@@ -271,3 +298,90 @@ def test_rules_of_a_scope_are_checked_with_those_of_every_scope():
     """`top` calls nothing in the base, and in the scope a rule that needs its argument."""
     text = "cheap(?x) :- price(?x, ?p), ?p < 10 [scope=s].\ntop(?y) :- item(?y), cheap(?x)."
     assert [place[:2] for place in with_price(text)] == [(2, 28)]
+
+
+# ---- several files ----
+
+
+def messages(*texts: str, **options: Any) -> list[list[tuple[int, str, str]]]:
+    return [
+        [(each.line, each.name, each.message) for each in findings]
+        for findings in check_texts(texts, **options)
+    ]
+
+
+def test_rules_of_other_files_are_named():
+    files = {
+        "a.kb": "p(?x) :- q(?x).\nr(?x) :- q(?x).\n",
+        "b.kb": "p(?y) :- q(?y).\nr(?x) :- q(?x), s(?x).\n",
+    }
+    assert messages(*files.values(), names=list(files)) == [
+        [],
+        [
+            (1, "shadowed-rule", "the rule is there twice: the rule in line 1 of a.kb is the same"),
+            (
+                2,
+                "shadowed-rule",
+                "the rule adds nothing: the rule in line 2 of a.kb has all of its conclusions",
+            ),
+        ],
+    ]
+    assert "of another file" in messages(*files.values())[1][0][2]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("p(?x), not p(?x)", "the rule never fires: p(?x) and not p(?x) contradict"),
+        ("q(?x, ?y), r(?y), not q(?x, _)", "never fires: q(?x, ?y) and not q(?x, _) contradict"),
+        ("~p(?x), not ~p(?x)", "never fires: ~p(?x) and not ~p(?x) contradict"),
+        ("cat(?x), dog(?x)", "only where @disjoint is violated: cat(?x) and dog(?x) exclude"),
+        ("owns(ann, ?x), owns(bob, ?x)", None),
+        ("owns(?x, ann), r(?x), owns(?x, bob)", "fires only where @key is violated: owns(?x, ann)"),
+        ("at(?x, 1, a), at(?x, 2, a)", "fires only where @key is violated: at(?x, 1, a)"),
+        ("at(?x, 1, a), at(?x, 1.0, a)", None),
+        ("at(?x, 1, a), at(?x, 1, b)", "fires only where @key is violated: at(?x, 1, a)"),
+        ("owns(?x, ann), owns(?x, ?y)", None),
+        ("p(?x), ~p(?x)", None),
+        ("p(?x), not ~p(?x)", None),
+        ("q(?x, _), not q(?x, ?x)", None),
+        ("q(?x, ?y), not q(?y, ?x)", None),
+        ("cat(?x), dog(?y), q(?x, ?y)", None),
+        ("cat(?x), not dog(?x)", None),
+    ],
+)
+def test_premises_that_exclude_each_other(body, reason):
+    declared = "@disjoint cat, dog.\n@key owns(?x, _).\n@key at(?x, _, _).\n"
+    (listed,) = [
+        [message for _, name, message in findings if name == "never-fires"]
+        for findings in messages(declared, f"h(?x) :- {body}.\n")[1:]
+    ]
+    assert len(listed) == (reason is not None)
+    assert reason is None or reason in listed[0]
+
+
+def test_a_constraint_of_a_scope_excludes_in_its_scope_only():
+    declared = "@disjoint cat, dog [scope=s].\n"
+    rules = "h(?x) :- cat(?x), dog(?x).\ng(?x) :- cat(?x), dog(?x) [scope=s].\n"
+    assert [line for line, *_ in messages(declared, rules)[1]] == [2]
+
+
+def test_a_definition_that_is_split_over_sets():
+    access = "@module access.\ncan(?x) :- a(?x).\ncan(?x) :- b(?x).\nonly(?x) :- a(?x).\n"
+    billing = "@module billing.\ncan(?x) :- c(?x).\n@disjoint a, c.\n"
+    message = "the rules of can/1 are in the rule sets access and billing"
+    split = (2, "split-definition", message)
+    assert messages(access, billing) == [[split], [split]]
+    same = billing.replace("billing", "access")
+    assert messages(access, same) == [[], []]
+    assert messages(access, billing.replace("@module billing.", "")) == [[], []]
+    stored = StoredProgram(sets={("only", 1): frozenset({"other", "third"})})
+    assert messages(access, stored=stored) == [
+        [
+            (
+                4,
+                "split-definition",
+                "the rules of only/1 are in the rule sets access, other and third",
+            )
+        ]
+    ]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -525,3 +526,41 @@ def test_an_equivalence_is_short_for_its_rules() -> None:
     assert rule.rule.name == "equivalence"
     with pytest.raises(RuleSyntaxError, match="found a declaration"):
         parse_rule("@equivalence same/2.")
+
+
+PROSE = st.sampled_from(
+    [
+        "mia: I moved to Oslo. ",
+        "Nice to meet you, Mia, and thanks for all the help with the move of last week, I mean it",
+        "not so fast. ",
+        "p(x) :- q(x), r(x), s(x), t(x), u(x), v(x) and then some more words that are no statement. ",
+    ]
+)
+
+
+@given(
+    st.lists(fact_texts() | PROSE | st.just(FAMILY), max_size=4).map("".join), st.integers(1, 99)
+)
+@examples(200)
+def test_a_stream_without_explanations_has_errors_where_others_have(text: str, size: int) -> None:
+    expected, errors = outcome(StatementReader, text)
+    statements: list[Statement] = []
+    with pytest.raises(InvalidInput) if errors else contextlib.nullcontext():
+        statements.extend(parse_stream(pieces(text, size), explained=False))
+    assert statements == expected[: len(statements)]
+    assert errors or statements == expected
+
+
+def test_prose_is_read_no_further_than_its_first_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    scan = reader.scan_statement
+
+    def scanned(*args: Any) -> tuple[list[reader.Token], int]:
+        tokens, end = scan(*args)
+        read.append(len(tokens))
+        return tokens, end
+
+    monkeypatch.setattr(reader, "scan_statement", scanned)
+    with pytest.raises(InvalidInput):
+        list(parse_stream(["I moved to the north of Berlin " * 1000], explained=False))
+    assert sum(read) == reader.FEW_TOKENS

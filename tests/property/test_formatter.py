@@ -115,6 +115,8 @@ def statements(draw: st.DrawFn) -> list[str]:
     if kind == "declaration":
         declared = [
             ["@", "input", "p", "(", "name", ",", "what", ")", '"what is liked"', "."],
+            ["@", "input", "p", "(", "name", ":", "text", ",", "n", ":", "number", ")", "."],
+            ["fixture", '"f"', "from", '"a b.csv"', "as", "p", "."],
             ["@", "phrase", "p", "/", "2", '"{0} likes {1}"', "[", "scope", "=", "s", "]", "."],
             [
                 "@",

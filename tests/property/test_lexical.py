@@ -239,7 +239,7 @@ def test_an_index_filled_in_pieces_equals_a_new_one(made):
     clock = ManualClock()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("kbcore.search.bm25.FILL_SECONDS", 0)
-        patch.setattr("kbcore.search.bm25.FILL_ROWS", 0)
+        patch.setattr("kbcore.search.bm25.FILL_WORDS", 0)
         patch.setattr("kbcore.search.postings.ROWS_AT_ONCE", 2)
         patch.setattr("kbcore.search.postings.BATCH_ROWS", 3)
         patch.setattr("kbcore.search.postings.WORDS_MERGED", 2)

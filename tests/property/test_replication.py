@@ -62,7 +62,7 @@ def act(leader, kind, what, number):
         leader.admin().create_tenant("default", f"n{what}")
         yield
     elif kind == "say":
-        episode = NewEpisode(f"e{what}", "ann", f"said {what} " * 20)
+        episode = NewEpisode(f"e{what}", "ann", f"said {what} " * 20, session="s")
         fact = Fact("q", (str(what),), evidence=(Evidence(f"e{what}", 0, 4), Evidence("e0")))
         changes = (AddEpisodes((episode,)), AssertFacts((fact,)))
         leader.commit(ChangeSet("default", "t", changes))

@@ -69,7 +69,8 @@ def test_metadata_and_licence(dist: Path, name: str) -> None:
     assert metadata["Requires-Python"] == ">=3.10"
     assert f"{name}-{VERSION}.dist-info/licenses/LICENSE" in names
     assert f"{name}/py.typed" in names
-    assert ("kbtypes/py.typed" in names) is (name == "kbcore_client")
+    for of_client in ("kbtypes/py.typed", "kbcore_client/tools.json"):
+        assert (of_client in names) is (name == "kbcore_client")
     assert [
         entry for entry in names if re.search(r"(^|/)(tests?|docs|csrc)/|\.c$|DESIGN\.md$", entry)
     ] == []

@@ -115,6 +115,28 @@ def test_a_goal_has_a_limit() -> None:
             parse_goal(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "% kb: ignore " + " ".join(f"K{number}" for number in range(20_000)),
+        "% kb: ignore " + "K105 " * 100_000,
+        "% kb: ignore K105 K113 K104\n" * 4000,
+        "% kb: ignore\n" + " " * 3_000_000,
+    ],
+    ids=["many codes", "one code", "many comments", "blanks"],
+)
+def test_comments_that_suppress_warnings_give_turns(text: str) -> None:
+    turns = Turns()
+    with turns.counted():
+        check_texts([text], yield_now=turns)
+    assert turns.most_calls < CALLS_BETWEEN / 2
+    assert turns.count > len(text) // CHARS_OF_A_TURN
+
+
+CHARS_OF_A_TURN = 1 << 19
+"""Characters of a text that are searched between two turns of others, at most."""
+
+
 # ---- every operation that takes text ----
 
 SIZE_OF_BODIES = 16 * 1024

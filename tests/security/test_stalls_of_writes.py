@@ -339,6 +339,30 @@ def test_a_change_that_is_interrupted_is_whole_after_a_restart(tmp_path: Path) -
             assert len(kb.query_rows("p", [ANONYMOUS] * 2)) == count
 
 
+def test_a_snapshot_waits_for_a_reader_alone(tmp_path: Path) -> None:
+    """While it waits for the reader of a tenant with a change to be applied, others are written."""
+    with node(Hook(), tmp_path) as runtime:
+        kb, other = (runtime.knowledge_base("default", name) for name in ("t", "other"))
+        kb.assert_facts(facts(1))
+        tenant = runtime.find_tenant("default", "t")
+        calls: list[Callable[[], Any]] = [lambda: kb.assert_facts(facts(2)), runtime.snapshot]
+        with tenant.lock.read():
+            threads = []
+            for call in calls:  # the change, then the capture after it
+                waiting = len(tenant.backlog)
+                threads.append(threading.Thread(target=call))
+                threads[-1].start()
+                while len(tenant.backlog) == waiting:
+                    threads[-1].join(0.001)
+            assert other.assert_facts(facts(1)).asserted == 1
+            assert all(thread.is_alive() for thread in threads)
+        for thread in threads:
+            thread.join(20)
+        assert not tenant.backlog
+    with node(Hook(), tmp_path) as runtime:
+        assert len(runtime.knowledge_base("default", "t").query_rows("p", [ANONYMOUS] * 2)) == 2
+
+
 # ---- operations ----
 
 

@@ -233,6 +233,15 @@ def test_the_files_and_pages_are_formatted():
     assert [name for name, block in texts if format_text(block) != block] == []
 
 
+def test_a_mask_of_a_misspelt_predicate_is_a_warning():
+    rules = "can_read(?who, ?doc) :- owner(?doc, ?who).\n"
+    assert run("-", text=f"@mask can_read/2 1.\n{rules}").exit_code == 0
+    misspelt = run("-", text=f"@mask can_raed/2 1.\n{rules}")
+    assert misspelt.exit_code == 1
+    assert "<stdin>:1:1: warning[K101]" in misspelt.stdout
+    assert "did you mean can_read/2?" in misspelt.stdout
+
+
 CALLS = "item(a).\ncheap(?x) :- item(?x), price(?x, ?p), ?p < 10.\n?- cheap(?x).\n"
 
 

@@ -198,6 +198,10 @@ def test_a_paused_node_neither_writes_nor_reads_what_another_one_has(own_pair):
 def test_move_drain_and_rebalance(pair):
     tenant = pair.tenants_of(0, 1)[0]
     assert tell(pair.nodes[0], "a", tenant)[0] == 200
+    text = {"text": "q(?x) :- p(?x).", "message": "m"}
+    assert post(pair.nodes[0], "/rulesets/access", text, tenant, method="PUT")[0] == 200
+    rule_set = get(pair.nodes[0], "/rulesets/access", X_Tenant_ID=tenant)[1]
+    assert json.loads(rule_set)["version"] == 1
     status, seen, _ = post(
         pair.nodes[1], "/admin/cluster/move", {"tenantId": tenant, "node": pair.name(1)}
     )
@@ -207,6 +211,7 @@ def test_move_drain_and_rebalance(pair):
     pair.settled()
     assert shard in pair.shards_of(1)
     assert values(pair.nodes[0], tenant) == {"a"}
+    assert get(pair.nodes[1], "/rulesets/access", X_Tenant_ID=tenant)[1] == rule_set
     assert post(pair.nodes[0], "/admin/cluster/drain", {"node": pair.name(1)})[0] == 200
     pair.settled()
     assert pair.shards_of(1) == []

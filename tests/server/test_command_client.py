@@ -147,3 +147,12 @@ def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(Failed, match="not the address of a server") as refused:
         ServerClient(url, "default", "default", None)
     assert refused.value.status == 2
+
+
+@pytest.mark.parametrize("name", ["..", ".", ""])
+def test_a_command_sends_no_path_that_a_proxy_would_shorten(name: str) -> None:
+    """A proxy may remove the parts of dots: the tenant `..` would be its database."""
+    client = ServerClient("http://127.0.0.1:1", "default", "default", None)
+    for path in (f"/admin/databases/db/tenants/{name}/nuke", f"/rulesets/{name}?scope=s"):
+        with pytest.raises(Failed, match="without a name"):
+            client.send("POST", path, {})

@@ -140,7 +140,7 @@ def test_commands_on_a_folder_import_only_the_operations_of_their_subject(tmp_pa
     declared = {name for name in asked if name.startswith("kbserver.routes.") and "." in name[16:]}
     assert declared == {"kbserver.routes.knowledge.reason"}
     others = ("kbserver.routes.every", "kbserver.app", "kbserver.a2a", "kbserver.mcp.calls")
-    assert [name for name in asked if name.startswith((*others, "snowballstemmer"))] == []
+    assert [name for name in asked if name.startswith((*others, "Stemmer"))] == []
 
 
 def test_every_path_leads_to_the_module_that_declares_its_operation():

@@ -12,6 +12,7 @@ from support.servers import Server
 
 import kbcore as library
 from kbcore.language.dump import DUMP_FORMATS
+from kbcore.language.dumped_sets import END, HEAD
 
 
 def test_answers_as_table_csv_json_count(where):
@@ -166,7 +167,7 @@ total(?x, count(*)) :- parent(?x, ?y).
 def contents(folder):
     """The facts without the times of their creation, and the rules."""
     with library.open_kb(path=folder) as kb:
-        facts, rules, phrases = kb.kb.contents()
+        facts, rules, phrases, _ = kb.kb.contents()
         rows = []
         for row in facts:
             created = row.pop("createdAt")
@@ -190,6 +191,49 @@ def test_a_dump_loads_to_an_equal_base(where, dump_format, tmp_path):
     drafts = kbcore("dump", *where, "--scope", "draft").stdout.splitlines()
     assert len(drafts) == 3
     assert not [*tmp_path.glob("*.part")]
+
+
+@pytest.mark.parametrize("dump_format", DUMP_FORMATS)
+def test_a_dump_keeps_rule_sets(where, dump_format, tmp_path):
+    source, file, other = (tmp_path / name for name in ("a.kb", f"dump.{dump_format}", "b.kb"))
+    text = "@module access.\n@strict.\n@input level(who: text, n: number).\nlevel(ann, 3).\n"
+    source.write_text(text + "may(?x) :- level(?x, ?n), ?n >= 3.\n", encoding="utf-8")
+    kbcore("deploy", *where, str(source))
+    source.write_text(text + "may(?x) :- level(?x, ?n), ?n >= 2.\n", encoding="utf-8")
+    kbcore("deploy", *where, "--message", "lower", "--revision", "r7", str(source))
+    kbcore("tell", *where, "level(ann, 3)", "also(?x) :- may(?x)")
+    kbcore("dump", *where, str(file))
+    copy = ("--storage-dir", str(tmp_path / "copy"))
+    loaded = kbcore("load", *copy, str(file)).stdout
+    assert loaded.startswith(f"{file}: 1 fact, 3 rules, 1 fact already known")
+    with library.open_kb(path=tmp_path / "copy") as kb:
+        (version,) = kb.rule_set_versions("access")
+        assert (version.version, version.message, version.revision) == (2, "lower", "r7")
+        contents = kb.rule_set("access")
+        assert contents.by_hand == ["level(ann, 3)."]
+        assert [each.declaration.is_strict for each in kb.inputs()] == [True]
+        assert kb.ask("also(?x)") == [("ann",)]
+    other.write_text("p(a).", encoding="utf-8")
+    kbcore("deploy", *copy, "--as", "access", str(other))
+    refused = kbcore("load", *copy, str(file), expect=1).stderr
+    assert "the rule set 'access' has version 3 with other contents" in refused
+
+
+def test_a_damaged_rule_set_of_a_dump_is_refused_with_its_line(tmp_path):
+    file, copy = tmp_path / "a.kb", ("--storage-dir", str(tmp_path / "copy"))
+    head = f'{HEAD}{{"name":"a","version":1}}'
+    for text, problem in (
+        (f"p(a).\n{head}\nq(a).\n", f"{file}:2: error[K048]: the rule set has no line '{END}'"),
+        (f"\n{HEAD}{{\n{END}\n", f"{file}:2: "),
+        (
+            f'{HEAD}{{"name":"a"}}\n{END}\n',
+            f"{file}:1: error[K048]: ruleSet.version: must be a whole number from 1",
+        ),
+        (f"p(a).\n{head}\nq(a).\nq(.\n{END}\n", f"{file}:4:"),
+        (f"{head}\nq(a).\n{END}\np(.\n", f"{file}:4:"),
+    ):
+        file.write_text(text, encoding="utf-8")
+        assert problem in kbcore("load", *copy, str(file), expect=1).stderr, text
 
 
 def test_a_dump_of_several_pages_is_complete(tmp_path, monkeypatch):

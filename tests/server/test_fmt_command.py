@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -102,7 +103,7 @@ def test_a_failed_write_leaves_the_old_content(ugly, monkeypatch, tmp_path):
 def test_hooks_of_pre_commit_name_commands():
     hooks = (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
     entries = [line.split(": kbcore ")[1] for line in hooks.splitlines() if "entry:" in line]
-    assert entries == ["check", "fmt"]
+    assert entries == ["check", "fmt", "test"]
     assert set(entries) <= set(cli.COMMANDS)
 
 
@@ -143,3 +144,27 @@ def test_layout(text, expected):
     expected = "p.\n" if expected is None else expected
     assert format_text(text) == expected
     assert format_text(expected) == expected
+
+
+def test_results_as_json(ugly, tmp_path):
+    clean, broken, missing = (tmp_path / name for name in ("clean.kb", "broken.kb", "missing.kb"))
+    clean.write_text(CLEAN)
+    broken.write_text("p(a).\nq(.\n")
+    checked = run("--json", "--check", "--diff", str(ugly), str(clean))
+    assert (checked.exit_code, checked.stderr) == (1, "")
+    first, second = json.loads(checked.stdout)
+    assert first.pop("diff").startswith(f"--- {ugly}\n")
+    assert first == {"file": str(ugly), "result": "would reformat"}
+    assert second == {"file": str(clean), "result": "unchanged"}
+    assert ugly.read_bytes() == UGLY.encode()
+    written = run("--json", str(ugly), str(broken), str(missing))
+    assert (written.exit_code, written.stderr) == (2, "")
+    done, failed, unread = json.loads(written.stdout)
+    assert (done["result"], ugly.read_bytes()) == ("reformatted", CLEAN.encode())
+    assert failed["result"] == unread["result"] == "failed"
+    assert (failed["errors"][0]["line"], failed["errors"][0]["code"]) == (2, "K008")
+    assert "missing.kb" in unread["errors"][0]["message"]
+    assert run("--json", "--check", str(ugly)).exit_code == 0
+    refused = run("--json", "-", text=UGLY)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert json.loads(run("--json", "--check", "-", text=UGLY).stdout)[0]["file"] == "<stdin>"

@@ -25,6 +25,7 @@ LIMITS = (((), ()), ((), ("a",)), (("shop",), ()), (("shop",), ("a",)))
 
 GOAL = {"predicate": "owner", "args": ["?who"]}
 BODIES = {
+    "/rulesets/<name>": {"text": "p(a)."},
     **dict.fromkeys(
         ("/ask", "/infer", "/query", "/explain", "/memory/query/salient", "/memory/query/temporal"),
         GOAL,

@@ -14,6 +14,7 @@ from kbcore import InvalidInput, open_kb
 from kbcore.clock import ManualClock
 from kbcore.node.runtime import Runtime
 from kbcore.state.keys import READER
+from kbplugins import storage_memory
 from kbserver import create_app
 from kbserver.operations import Operation, operations
 from kbserver.security.permissions import About
@@ -172,12 +173,16 @@ def test_an_emptied_tenant_has_no_history(node: Node) -> None:
     assert asked(node.client, "/ask", GOAL, knownAt=emptied) == []
 
 
-def test_storage_without_a_log_has_no_history() -> None:
+def test_storage_without_a_log_has_no_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_memory, "KEPT_BYTES", 0)
     node = runtime()
     client = Client(create_app(node).test_client())
     client.tell("parent", "ann", "bob")
     error = error_of(client.post("/ask", {**GOAL, "knownAt": 0}), 400, "VALIDATION_ERROR")
-    assert "keeps no history" in error["message"]
+    assert error["message"] == "knownAt: is not available: this storage keeps no history"
+    reply = client.get("/memory/history?about=parent")
+    error = error_of(reply, 400, "VALIDATION_ERROR")
+    assert error["message"] == "this storage keeps no history"
     node.close()
 
 

@@ -10,6 +10,7 @@ from support.links import TOKEN, Link, catch_up, following, node
 
 from kbcore.config import Config
 from kbcore.errors import BadShipment
+from kbcore.offline.rescue import restore_file
 from kbcore.replication.leader import LogCursor
 from kbcore.replication.wire_format import Unpacking, unframed
 from kbcore.state.changes import AssertFacts, ChangeSet
@@ -190,6 +191,8 @@ def test_every_write_is_refused_and_names_the_leader(follower):
         declared = operation_at(max(rule.methods - {"OPTIONS", "HEAD"}), rule.rule)
         if declared is None or not declared.writes or rule.rule in ("/execute", "/extract"):
             continue
+        if declared.dry_runs:  # the body says whether it writes
+            continue
         path = rule.rule
         for name in rule.arguments:
             path = path.replace(f"<{name}>", "x")
@@ -202,6 +205,11 @@ def test_every_write_is_refused_and_names_the_leader(follower):
     answer = client.post("/execute", json={"command": "q(a)."}, headers=TENANT)
     assert (answer.status_code, answer.json["code"]) == (409, "FOLLOWER_READ_ONLY")
     assert client.post("/execute", json={"command": "?- p(?x)."}, headers=TENANT).status_code == 200
+    answer = client.put("/rulesets/x", json={"text": "q(?x) :- p(?x)."}, headers=TENANT)
+    assert (answer.status_code, answer.json["code"]) == (409, "FOLLOWER_READ_ONLY")
+    body = {"text": "q(?x) :- p(?x).", "dryRun": True}
+    answer = client.put("/rulesets/x", json=body, headers=TENANT)
+    assert (answer.status_code, len(answer.json["added"])) == (200, 1)
     assert follower.log_head() == before
 
 
@@ -246,6 +254,29 @@ def test_promotion_over_http(follower):
     )
     assert client.post("/admin/promote", json={}).status_code == 409
     assert json.loads(client.get("/health/ready").data)["writable"] is True
+
+
+def test_a_follower_and_a_backup_have_the_rule_sets(leader, follower, tmp_path):
+    client, path = create_app(leader).test_client(), "/rulesets/access"
+    for text in ("q(?x) :- p(?x). r(a).", "q(?x) :- p(?x), ?x != b. r(a). r(b)."):
+        answer = client.put(path, json={"text": text, "message": "m"}, headers=TENANT)
+        assert answer.status_code == 200
+    client.post("/tell", json={"predicate": "r", "args": ["a"]}, headers=TENANT)
+    catch_up(follower)
+
+    def seen(runtime):
+        reader = create_app(runtime).test_client()
+        return [reader.get(each, headers=TENANT).json for each in (path, f"{path}/versions")]
+
+    expected = seen(leader)
+    assert (expected[0]["version"], expected[0]["byHand"]) == (2, ["r(a)."])
+    assert [each["version"] for each in expected[1]["versions"]] == [2, 1]
+    assert seen(follower) == expected
+    file = create_app(leader).test_client().get("/admin/backup").data
+    (tmp_path / "backup").write_bytes(file)
+    restore_file(tmp_path / "backup", str(tmp_path / "restored"), Config(min_free_mb=0))
+    with node(tmp_path / "restored") as restored:
+        assert seen(restored) == expected
 
 
 def test_finished_waiters_are_forgotten(leader):

@@ -4,6 +4,7 @@ statuses.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbcore import RuleSyntaxError, open_kb
+from kbplanner.authoring.formatter import format_text
 from kbserver import cli
 from kbserver.cli.knowledge import test as command
 
@@ -215,6 +217,27 @@ def test_a_changed_file_is_tested_again(tmp_path, monkeypatch):
     assert run("--watch", "-").exit_code == 2
 
 
+def test_watching_sees_the_files_of_fixtures(folder, monkeypatch):
+    file, table = folder / "orders_test.kb", folder / "data" / "orders.csv"
+    waits = []
+
+    def wait(seconds):
+        waits.append(seconds)
+        assert len(waits) < 10
+        if len(waits) == 2:
+            table.write_text(table.read_text() + "o9,dan,900\n")
+        if len(waits) == 4:
+            (folder / "more.jsonl").unlink()
+
+    monkeypatch.setattr(command.time, "sleep", wait)
+    rounds = command.changes([str(file)])
+    rounds_seen = []
+    for _ in range(3):
+        next(rounds)
+        rounds_seen.append(len(waits))
+    assert rounds_seen == [0, 2, 4]
+
+
 def test_a_block_is_not_stored():
     with open_kb() as kb:
         for store in (kb.teach, kb.load):
@@ -240,3 +263,223 @@ def test_the_tests_of_the_pages_pass(tmp_path):
         assert run("-", text=text).exit_code == 0, text
         formatted = CliRunner().invoke(cli.cli, ["fmt", "-"], input=text).stdout
         assert formatted == text
+
+
+# ---- time ----
+
+DUE = "due_soon(?x) :- due(?x, ?day), days_between(now(), ?day) < 7.\n".replace(
+    "days_between(now(), ?day) < 7", "?n = days_between(now(), ?day), ?n >= 0, ?n < 7"
+)
+TIMED = """\
+test "a week before" at "2026-03-01" { due(a, "2026-03-05"). ?- due_soon(?x) = [a]. }
+test "an hour of a day" at "2026-03-05T23:00:00+01:00" {
+    due(a, "2026-03-06"). due(b, "2026-04-01").
+    ?- due_soon(?x) = [a].
+}
+test "long ago" at "1999-12-31" { due(a, "2000-01-01"). ?- due_soon(a). }
+"""
+
+
+def test_a_test_has_its_own_present():
+    assert run("-", text=DUE + TIMED).exit_code == 0
+
+
+def test_the_present_of_all_tests():
+    text = DUE + 'test "t" { due(a, "2031-01-03"). ?- due_soon(a). }'
+    assert run("-", text=text).exit_code == 1
+    assert run("--now", "2031-01-01", "-", text=text).exit_code == 0
+    result = run("--now", "soon", "-", text=text)
+    assert result.exit_code == 2
+    assert "--now: 'soon' is no date and no instant" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ('test "t" at "monday" { ?- p(a). }', "expected a date or an instant after at"),
+        ('test "t" at monday { ?- p(a). }', "expected a date or an instant after at"),
+        ('fixture "f" at "2026-03-01" { p(a). }', "a fixture has no time"),
+    ],
+)
+def test_a_wrong_present(header, message):
+    result = run("-", text=header)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_tests_do_not_see_facts_of_others():
+    blocks = [f'test "t{n}" {{ p({n}). ?- p(?x) = [{n}]. }}\n' for n in range(5)]
+    assert run("-", text="".join(blocks)).stdout.startswith("5 passed")
+
+
+def test_a_test_that_cannot_add_its_facts_leaves_the_others(files):
+    text = '@key p(?x, _).\ntest "a" { p(a, 1). ?- p(a, 1). }\ntest "b" { p(a, 2). ?- p(a, 2). }\n'
+    assert run("-", text=text).exit_code == 0
+
+
+# ---- coverage of declarations, thresholds, mutants ----
+
+DECLARED = """\
+@key lives_in(?who, _).
+@input lives_in(who, city) "where a person lives".
+@equivalence same_as/2.
+@phrase lives_in/2 "{0} lives in {1}".
+big(?x) :- size(?x, ?n), ?n >= 3.
+test "big" { size(a, 3). ?- big(a). ?- not big(b). }
+"""
+
+
+def test_declarations_are_no_part_of_the_coverage():
+    result = run("--coverage", "-", text=DECLARED)
+    assert result.exit_code == 0
+    assert "coverage: 1 of 1 rule, 2 of 2 body literals\n" in result.stdout
+
+
+def test_a_coverage_below_the_threshold_fails(files):
+    assert run("--min-coverage", "100", *files).exit_code == 0
+    text = RULES + 'test "t" { parent(a, b). ?- ancestor(a, b). }'
+    result = run("--min-coverage", "60", "-", text=text)
+    assert result.exit_code == 1
+    assert "is below 60 %" in result.stderr
+    assert run("--min-coverage", "10", "-", text=text).exit_code == 0
+
+
+def test_changes_that_no_test_notices():
+    result = run("--mutate", "-", text=DECLARED)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1:] == [
+        "<stdin>:5:26: no test fails without ?n >= 3",
+        "mutation: 2 of 3 changes noticed",
+    ]
+    noticed = DECLARED.replace("size(a, 3).", "size(a, 3). size(b, 2).")
+    assert run("--mutate", "-", text=noticed).exit_code == 0
+
+
+def test_changes_that_are_no_rules_are_left_out():
+    text = (
+        'p(?x) :- q(?x, ?y), ?z = ?y + 1, ?z > 1.\ntest "t" { q(a, 1). q(b, 0). ?- p(?x) = [a]. }\n'
+    )
+    result = run("--mutate", "-", text=text)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "mutation: 3 of 3 changes noticed"
+
+
+FILE_TESTS = """\
+@input order(id, owner, total: number).
+large(?o) :- order(?o, _, ?n), ?n >= 100.
+fixture "orders" from "data/orders.csv" as order.
+fixture "more" from "more.jsonl".
+test "large orders" with "orders" { ?- large(?o) = [o2]. }
+test "with others" with "orders", "more" { order(o4, ann, 300). ?- large(?o) = [o2, o3, o4]. }
+test "none" { ?- not large(_). }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "orders.csv").write_text("id,owner,total\no1,ann,20\no2,bob,150\n")
+    (tmp_path / "more.jsonl").write_text('{"predicate": "order", "args": ["o3", "cid", "100"]}\n')
+    (tmp_path / "orders_test.kb").write_text(FILE_TESTS)
+    return tmp_path
+
+
+def test_fixtures_are_read_from_files(folder):
+    result = run(str(folder / "orders_test.kb"))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("3 passed in ")
+    checked = CliRunner().invoke(cli.cli, ["check", str(folder / "orders_test.kb")])
+    assert (checked.stdout, checked.exit_code) == ("", 0)
+    assert format_text(FILE_TESTS).startswith(FILE_TESTS[: FILE_TESTS.index("test")])
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ('fixture "f" from "../f.csv" as p.', "in the folder of the test file"),
+        ('fixture "f" from "a/../../f.csv" as p.', "in the folder of the test file"),
+        ('fixture "f" from "/etc/f.csv" as p.', "in the folder of the test file"),
+        ('fixture "f" from "C:/f.csv" as p.', "in the folder of the test file"),
+        ('fixture "f" from "a\\\\..\\\\f.csv" as p.', "in the folder of the test file"),
+        ('fixture "f" from "passwd".', "ends in .csv, .tsv, .jsonl"),
+        ('fixture "f" from "f.jsonl" as p.', "each line of a file of JSON lines has its own"),
+        ('fixture "f" from orders.', "expected the path of a file in quotes"),
+        ('fixture "f" from "f.csv" as .', "expected the path of a file in quotes"),
+        ('fixture "f" from "f.csv" as p', "expected the path of a file in quotes"),
+        ('fixture "f" from "f.csv" as p. fixture "f" { p(a). }', "exists already"),
+    ],
+)
+def test_fixtures_that_name_no_file_of_the_folder(statement, message):
+    result = run("-", text=f'q(?x) :- p(?x).\n{statement}\ntest "t" {{ ?- not q(a). }}\n')
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_files_that_cannot_be_read_fail_the_tests_that_need_them(folder):
+    path = folder / "orders_test.kb"
+    outside = folder.parent / f"{folder.name}-outside.csv"
+    outside.write_text("o9,eve,900\n")
+    orders = folder / "data" / "orders.csv"
+    orders.unlink()
+    orders.symlink_to(outside)
+    result = run(str(path))
+    assert "data/orders.csv is outside of the folder" in result.stdout
+    assert "1 passed" in result.stdout
+    orders.unlink()
+    assert "No such file" in run(str(path)).stdout
+    orders.write_text("o1,ann,20\no2\n")
+    assert "line 2" in run(str(path)).stdout
+    orders.write_text("o2,ann,150\n")
+    (folder / "more.jsonl").write_text('{"head": {"predicate": "p", "args": []}, "body": []}\n')
+    assert run(str(path)).exit_code == 1
+    assert "in no folder" in run("-", text=FILE_TESTS).stdout
+
+
+def test_a_strict_input_counts_in_tests(folder):
+    path = folder / "orders_test.kb"
+    path.write_text(f"@strict.\n{FILE_TESTS}")
+    assert run(str(path)).exit_code == 0
+    (folder / "data" / "orders.csv").write_text("o1,ann,much\n")
+    result = run(str(path))
+    assert 'the argument total of order/3 is of the type number, found "much"' in result.stdout
+    assert "1 passed" in result.stdout
+
+
+def test_a_fixture_of_a_file_is_not_stored():
+    with open_kb() as kb, pytest.raises(RuleSyntaxError, match="a fixture is no fact"):
+        kb.tell('p(a). fixture "orders" from "orders.csv" as order. p(b).')
+
+
+def test_results_as_json(files, tmp_path):
+    passed = run("--json", "--coverage", *files)
+    report = json.loads(passed.stdout)
+    assert (passed.exit_code, passed.stderr) == (0, "")
+    assert (report["passed"], report["failed"]) == (2, 0)
+    assert [test["name"] for test in report["tests"]] == ["ancestors", "adults"]
+    assert report["coverage"]["percent"] == 100
+    assert report["coverage"]["rules"] == {"covered": 4, "total": 4}
+    assert report["coverage"]["uncovered"] == []
+    failing = tmp_path / "failing.kb"
+    failing.write_text('test "no" {\n  age(ann, 17).\n  ?- adult(?x) = [ann].\n}\n')
+    failed = run("--json", "--coverage", "--filter", "no", *files, str(failing))
+    report = json.loads(failed.stdout)
+    assert (failed.exit_code, report["passed"], report["failed"]) == (1, 0, 1)
+    (test,) = report["tests"]
+    assert (test["file"], test["line"], test["passed"]) == (str(failing), 1, False)
+    assert [(each["line"], each["column"]) for each in test["failures"]] == [(3, 3)]
+    assert "ann" in test["failures"][0]["message"]
+    missing = [each["message"] for each in report["coverage"]["uncovered"]]
+    assert "adult derived no fact" in missing
+    none = run("--json", "--filter", "nothing", *files)
+    assert (none.exit_code, json.loads(none.stdout)["tests"]) == (2, [])
+    failing.write_text("p(.")
+    broken = run("--json", str(failing))
+    report = json.loads(broken.stdout)
+    assert (broken.exit_code, report["tests"]) == (2, [])
+    assert (report["errors"][0]["file"], report["errors"][0]["line"]) == (str(failing), 1)
+    failing.write_text('test "all" { age(ann, 20). ?- adult(ann). }')
+    mutated = run("--json", "--mutate", "--filter", "all", *files, str(failing))
+    mutants = json.loads(mutated.stdout)["mutants"]
+    assert mutated.exit_code == 1
+    assert len(mutants["survivors"]) == mutants["count"] - mutants["noticed"] > 0
+    assert mutants["survivors"][0]["file"] == files[0]

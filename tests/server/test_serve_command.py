@@ -189,6 +189,13 @@ def test_a_port_in_use_leaves_no_folder(tmp_path: Path, form: str) -> None:
     assert not folder.exists()
 
 
+def test_the_package_takes_the_options_of_serve() -> None:
+    command = [sys.executable, "-m", "kbserver", "--port", "web"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 78
+    assert "PORT='web': must be an integer" in done.stderr
+
+
 def test_a_start_that_fails_writes_json_where_that_is_set(tmp_path: Path) -> None:
     done = run("serve", "--port", "web", KBCORE_LOG_FORMAT="json")
     assert done.exit_code == 78

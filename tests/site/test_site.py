@@ -102,6 +102,70 @@ def test_the_search_index_has_the_pages(site: Path):
     assert {"reference/rule-language/", "how-to/use-the-shell/", ""} <= places
 
 
+MEMORY = "tutorial/agent-memory/"
+SEARCHES = {
+    "agent memory": MEMORY,
+    "store chat messages": f"{MEMORY}#store-chat-messages",
+    "many users": f"{MEMORY}#many-users",
+    "update a changed value": f"{MEMORY}#update-a-changed-value",
+    "give a model a memory": f"{MEMORY}#give-a-model-a-memory",
+    "what to use when": f"{MEMORY}#what-to-use-when",
+    "semantic search": "how-to/use-a-sentence-model/",
+}
+"""Words that people search for, and what must be the first or second hit."""
+
+
+def test_a_search_finds_what_people_ask_for(site: Path):
+    node = shutil.which("node")
+    assert node, "node is not installed; on Debian or Ubuntu run: apt-get install nodejs"
+    program = Path(__file__).with_name("search.mjs")
+    done = subprocess.run(
+        [node, program, site, *SEARCHES], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    hits_of = dict(zip(SEARCHES, map(json.loads, done.stdout.splitlines()), strict=True))
+    assert {words: hits for words, hits in hits_of.items() if SEARCHES[words] not in hits[:2]} == {}
+
+
+class Anchors(HTMLParser):
+    """Collects the ids of a page and the targets of its links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.ids.add(values.get("id", ""))
+        if tag == "a":
+            self.links.append(values.get("href", ""))
+
+
+def anchors(page: Path) -> Anchors:
+    parser = Anchors()
+    parser.feed(page.read_text("utf-8"))
+    return parser
+
+
+def test_addresses_of_earlier_pages_lead_to_what_replaced_them(site: Path):
+    moved = SETTINGS["plugins"]["redirects"]["redirect_maps"]
+    for old, new in moved.items():
+        page, _, heading = old.partition("#")
+        target, _, anchor = new.partition("#")
+        assert not (ROOT / "docs" / page).exists()
+        assert page in moved, f"{page} itself leads nowhere"
+        address = f"{target.removesuffix('.md')}/#{anchor}"
+        assert anchor in anchors(site / target.removesuffix(".md") / "index.html").ids, new
+        folder = site / page.removesuffix(".md")
+        relative = "../" * len(Path(page).parts) + address
+        if heading:
+            sent = f'"#{heading}":"{relative}"'
+            assert sent in (folder / "index.html").read_text("utf-8"), old
+        else:
+            assert anchors(folder / "index.html").links == [relative], old
+
+
 def test_rules_are_highlighted(site: Path):
     page = (site / "reference" / "rule-language" / "index.html").read_text("utf-8")
     assert re.search(

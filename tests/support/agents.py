@@ -60,7 +60,7 @@ class Agent:
         }
         return self.send(message, **{**said, **headers})
 
-    def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+    def call(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """A call without a session; the result."""
         found = self.legacy("tools/call", {"name": name, "arguments": arguments})
         result: dict[str, Any] = found["result"]

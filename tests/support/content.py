@@ -43,6 +43,7 @@ def tenant_content(tenant: Tenant) -> dict[str, Any]:
         "facts": sorted(facts, key=repr),
         "episodes": list(tenant.episodes),
         "purges": tenant.purges.to_json(),
+        "erased": tenant.erased.to_json(),
     }
 
 

@@ -152,13 +152,13 @@ class Nodes:
         return found
 
 
-def post(server, path, body, tenant="t", seconds=30.0, **headers):
+def post(server, path, body, tenant="t", seconds=30.0, *, method="POST", **headers):
     """Return status, parsed body and headers of an answer."""
     connection = http.client.HTTPConnection(*server.address, timeout=seconds)
     with contextlib.closing(connection):
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(
-            "POST",
+            method,
             path,
             json.dumps(body),
             {"Content-Type": "application/json", "X-Tenant-ID": tenant, **named},

@@ -288,6 +288,7 @@ class Subject:
         self.ask("POST", "/goals/subscribe", self.body("POST", SUBSCRIBE, GOAL_ID))
         for scope in ("draft", "merged"):
             self.ask("POST", "/scope/fork", {"targetScope": scope})
+        self.ask("PUT", "/rulesets/access", {"text": "row(0)."})
         self.ask("POST", "/episodes", {"speaker": "ann", "text": "Bob likes tea.", "id": "m-1"})
         self.transactions = [self.ask("POST", "/tx/begin", {}).body.decode() for _ in range(2)]
         for id in self.transactions:
@@ -378,6 +379,7 @@ class Subject:
             "/episodes/": {"<id>": "m-1"},
             "/tx/": {"<id>": self.transactions[template.startswith("/tx/commit")]},
             "/scope/": {"<name>": "draft"},
+            "/rulesets/": {"<name>": "access"},
             "/docs/": {"<name>": "docs.css"},
             "/console/": {"<path:name>": "facts"},
             "/admin/databases/": {
@@ -406,6 +408,8 @@ class Subject:
             "/auth/bootstrap": {"name": "mallory", "token": BOOTSTRAP_TOKEN},
             "/scope/merge": {"sourceScope": "merged", "strategy": "TARGET_WINS"},
             "/scope/fork": {"targetScope": f"fork-{next(_NUMBERS)}"},
+            "/rulesets/<name>": {"text": f"row({next(_NUMBERS)})."},
+            "/rulesets/<name>/rollback": {"version": 1},
             "/memory/undo": {"commitSeq": self.commit},
             "/memory/purge": {"subject": "ann"},
             "/admin/databases": {"name": "created"},
@@ -465,6 +469,7 @@ QUERIES = {
     "/facts/history": "?predicate=parent",
     "/memory/history": "?about=parent",
     "/goals/<id>/changes": "?since=0",
+    "/rulesets/<name>/diff": "?from=0&to=1",
     "/replication/log": f"?log_id={'0' * 32}&epoch=0&from=1&wait_ms=0",
 }
 

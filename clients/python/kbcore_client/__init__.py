@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kbcore_client._sync.knowledge_base import KnowledgeBase, connect
     from kbcore_client.answers import AnswerSet
     from kbcore_client.settings import Retries, Settings, Timeouts
+    from kbtypes.how_to import HowTo, HowToProposal
     from kbtypes.proofs import Proof, WhyNot, WhyNotCandidate
     from kbtypes.results import (
         AnswersChanged,
@@ -63,6 +64,8 @@ _HOMES = {
     "Bucket": "kbtypes.windows",
     "ContextDiff": "kbtypes.windows",
     "Event": "kbtypes.results",
+    "HowTo": "kbtypes.how_to",
+    "HowToProposal": "kbtypes.how_to",
     "KnowledgeBase": "kbcore_client._sync.knowledge_base",
     "Proof": "kbtypes.proofs",
     "RetractOutcome": "kbtypes.results",
@@ -91,6 +94,8 @@ __all__ = [
     "ContextDiff",
     "Event",
     "Forbidden",
+    "HowTo",
+    "HowToProposal",
     "InternalError",
     "InvalidInput",
     "KBError",

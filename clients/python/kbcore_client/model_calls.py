@@ -38,17 +38,20 @@ def question_of(turns: Sequence[tuple[str, str]]) -> str | None:
     return next((text for role, text in reversed(turns) if role == "user" and text), None)
 
 
-def new_text(turns: Sequence[tuple[str, str]], answer: str) -> str:
-    """Return what this call adds to the conversation, as lines of the form `role: text`, which are
-    not read as facts or rules.
+def new_messages(
+    turns: Sequence[tuple[str, str]], answer: str, user: str | None = None
+) -> list[dict[str, str]]:
+    """Return the chat messages that this call adds to the conversation; `user` is the name of the
+    user, if known.
 
     The turn of the user is new if it is the last one; it is not if the model goes on after a tool.
     """
-    added = [*turns[-1:]] if turns and turns[-1][0] == "user" else []
-    added.append(("assistant", answer))
-    return "\n".join(
-        f"{role}: {line}" for role, text in added for line in text.splitlines() if line.strip()
-    )
+    added = []
+    if turns and turns[-1][0] == "user":
+        named = {} if user is None else {"name": user}
+        added.append({"role": "user", "content": turns[-1][1], **named})
+    added.append({"role": "assistant", "content": answer})
+    return [each for each in added if each["content"].strip()]
 
 
 def system_text(window: str) -> str:
@@ -56,7 +59,7 @@ def system_text(window: str) -> str:
     return f"{HEADING}\n{window}"
 
 
-def _text(content: object) -> str:
+def text_in(content: object) -> str:
     """Return the text of the content of a turn: a text, or parts of which some have a text."""
     if isinstance(content, str):
         return content
@@ -76,7 +79,7 @@ def _turns(messages: object) -> list[tuple[str, str]]:
         return [("user", messages)]
     if not isinstance(messages, Iterable):
         return []
-    return [(_get(each, "role") or "", _text(_get(each, "content"))) for each in messages]
+    return [(_get(each, "role") or "", text_in(_get(each, "content"))) for each in messages]
 
 
 # ---- OpenAI: chat.completions ----
@@ -97,12 +100,12 @@ def _chat_with_system(arguments: Arguments, text: str) -> Arguments:
 
 def _chat_answer(result: Any) -> str:
     choices = _get(result, "choices") or ()
-    return _text(_get(_get(choices[0], "message"), "content")) if choices else ""
+    return text_in(_get(_get(choices[0], "message"), "content")) if choices else ""
 
 
 def _chat_piece(event: Any) -> str:
     choices = _get(event, "choices") or ()
-    return _text(_get(_get(choices[0], "delta"), "content")) if choices else ""
+    return text_in(_get(_get(choices[0], "delta"), "content")) if choices else ""
 
 
 # ---- OpenAI: responses ----
@@ -121,12 +124,12 @@ def _responses_with_system(arguments: Arguments, text: str) -> Arguments:
 
 
 def _responses_answer(result: Any) -> str:
-    return _text(_get(result, "output_text"))
+    return text_in(_get(result, "output_text"))
 
 
 def _responses_piece(event: Any) -> str:
     is_text = _get(event, "type") == "response.output_text.delta"
-    return _text(_get(event, "delta")) if is_text else ""
+    return text_in(_get(event, "delta")) if is_text else ""
 
 
 # ---- Anthropic: messages ----
@@ -142,12 +145,12 @@ def _messages_with_system(arguments: Arguments, text: str) -> Arguments:
 
 
 def _messages_answer(result: Any) -> str:
-    return _text(_get(result, "content"))
+    return text_in(_get(result, "content"))
 
 
 def _messages_piece(event: Any) -> str:
     is_text = _get(event, "type") == "content_block_delta"
-    return _text(_get(_get(event, "delta"), "text")) if is_text else ""
+    return text_in(_get(_get(event, "delta"), "text")) if is_text else ""
 
 
 _CHAT = ModelCall(_chat_turns, _chat_with_system, _chat_answer, _chat_piece)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from kbcore_client.errors import InvalidInput, KBError, NotAServer, error_of
-from kbtypes.values import present
+from kbtypes.values import Arg, arguments, present, text_of
 
 _EMPTY: dict[str, Any] = {}
 _CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
@@ -44,7 +45,7 @@ class Request:
     @property
     def takes_key(self) -> bool:
         """True if the server accepts an idempotency key for this request."""
-        return self.writes and self.keyed and self.method == "POST"
+        return self.writes and self.keyed and self.method in ("POST", "PUT")
 
     def content(self) -> bytes | None:
         """Return the body as JSON, without members that are None; raise InvalidInput."""
@@ -53,7 +54,43 @@ class Request:
         body = present(self.body)
         if self.timeout_ms is not None:
             body["timeoutMs"] = self.timeout_ms
-        return encoded(body)
+        try:
+            return _encoded(body)
+        except (TypeError, ValueError) as error:
+            argument = _argument(_unwritable(body, ""), self.names)
+            raise InvalidInput.at(argument, f"JSON cannot hold this value: {error}") from None
+
+
+def path_part(field_name: str, value: str) -> str:
+    """Return the argument `field_name` as a part of a path; raise InvalidInput.
+
+    A part that is empty or made of dots would name another path: of `..` the path before it.
+    """
+    if text_of(field_name, value) in ("", ".", ".."):
+        raise InvalidInput.at(field_name, f"{value!r} is not a name")
+    return quote(value, safe="")
+
+
+def query_of(members: Mapping[str, object]) -> dict[str, str]:
+    """Return the members of a query string that are not None."""
+    return {name: str(value) for name, value in members.items() if value is not None}
+
+
+def goal_form(field_name: str, goal: str, args: Sequence[Arg] | None) -> dict[str, Any]:
+    """Return a goal or a fact as members of a body: a text, or a predicate with arguments.
+
+    Raises InvalidInput that names `field_name`.
+    """
+    if args is None:
+        return {"text": text_of(field_name, goal)}
+    return {"predicate": text_of(field_name, goal), "args": arguments(args)}
+
+
+def check_destination(database: str, tenant: str) -> None:
+    """Raise InvalidInput for a name that a header cannot carry; the server checks the others."""
+    for field_name, name in (("database", database), ("tenant", tenant)):
+        if not (isinstance(name, str) and name.isascii() and name.isprintable() and name.strip()):
+            raise InvalidInput.at(field_name, f"{name!r} is not a name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +145,25 @@ class Reply:
         return _renamed(error, request.names) if isinstance(error, InvalidInput) else error
 
 
-def encoded(value: Any) -> bytes:
-    """Return a value as JSON; raise InvalidInput if JSON cannot hold it."""
-    try:
-        return json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=True
-        ).encode()
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"JSON cannot hold an argument: {error}") from None
+def _encoded(value: Any) -> bytes:
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=True
+    ).encode()
+
+
+def _unwritable(value: Any, path: str) -> str:
+    """Return the path of the first part of a value that JSON cannot hold; `path` is its own."""
+    parts: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, Mapping):
+        parts = ((f"{path}.{name}" if path else str(name), part) for name, part in value.items())
+    elif isinstance(value, list | tuple):
+        parts = ((f"{path}[{index}]", part) for index, part in enumerate(value))
+    for name, part in parts:
+        try:
+            _encoded(part)
+        except (TypeError, ValueError):
+            return _unwritable(part, name)
+    return path
 
 
 def _renamed(error: InvalidInput, names: Mapping[str, str]) -> InvalidInput:

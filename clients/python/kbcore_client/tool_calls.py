@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 from typing import Literal as OneOf
 
@@ -44,12 +46,14 @@ class ToolResult:
     """Result of a tool: its text for a model, and its data (None if it is no JSON object).
 
     A call that failed, for example because of a mistake in a goal, has `is_error` and the error as
-    text, so that the model can correct its call.
+    text, so that the model can correct its call. `parts` are the parts of the text: the result, and
+    remarks such as the names of arguments that were ignored.
     """
 
     text: str
     is_error: bool
     data: dict[str, Any] | None
+    parts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, answer: Json) -> ToolResult:
@@ -57,8 +61,21 @@ class ToolResult:
         if "error" in answer:
             raise InvalidInput(answer["error"]["message"])
         result = answer["result"]
-        text = "\n".join(part["text"] for part in result["content"] if part["type"] == "text")
-        return cls(text, result.get("isError", False), result.get("structuredContent"))
+        parts = tuple(part["text"] for part in result["content"] if part["type"] == "text")
+        data = result.get("structuredContent")
+        return cls("\n".join(parts), result.get("isError", False), data, parts)
+
+
+@cache
+def definitions() -> Mapping[str, dict[str, Any]]:
+    """Return the tools of `MCP_TOOLS=default` and `memory` by name, as MCP shows them."""
+    text = (files("kbcore_client") / "tools.json").read_text(encoding="utf-8")
+    return {each["name"]: each for each in json.loads(text)}
+
+
+def is_read(name: str) -> bool:
+    """Return True if a tool is known to change nothing."""
+    return name in definitions() and bool(definitions()[name]["annotations"].get("readOnlyHint"))
 
 
 def converted(tools: list[Json], format: str) -> list[dict[str, Any]]:
@@ -83,8 +100,8 @@ def arguments_of(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
     return arguments
 
 
-def message(method: str, params: Mapping[str, Any]) -> Request:
+def message(method: str, params: Mapping[str, Any], *, writes: bool) -> Request:
     """Return a request of MCP without a session."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    # MCP has no idempotency keys, so a call whose answer is lost is not sent again.
-    return Request("/mcp", body, writes=True, keyed=False)
+    # MCP has no idempotency keys, so a write whose answer is lost is not sent again.
+    return Request("/mcp", body, writes=writes, keyed=False)

@@ -17,7 +17,8 @@ class AddedMessages(Record):
 
     `facts` are in the rule language, `asserted` counts those that are new, the texts of messages
     included, and `discarded` those that lost against stored ones. `warning` says why a language
-    model could not read the messages; their texts are stored all the same.
+    model could not read the messages; their texts are stored all the same. `forgotten` counts the
+    messages that were sent again after they were forgotten; they are not stored.
     """
 
     episodes: tuple[str, ...] = field(
@@ -32,6 +33,10 @@ class AddedMessages(Record):
     discarded: int = field(metadata=member(about="Facts that lost against stored ones."))
     warning: str | None = field(
         default=None, metadata=member(about="Why a language model could not read the messages.")
+    )
+    forgotten: int = field(
+        default=0,
+        metadata=member(about="Messages that were left out because they had been forgotten."),
     )
 
 
@@ -119,11 +124,15 @@ class Forgotten(Record):
     """
 
     dry_run: bool
-    facts: tuple[ForgottenFact, ...]
+    facts: tuple[ForgottenFact, ...] = field(metadata=member(about="At most `limit`."))
     fact_count: int
-    texts: tuple[ForgottenText, ...]
+    texts: tuple[ForgottenText, ...] = field(
+        metadata=member(about="Messages that go, at most `limit`.")
+    )
     text_count: int
-    conclusions: tuple[str, ...]
+    conclusions: tuple[str, ...] = field(
+        metadata=member(about="Conclusions that no longer hold; at most `limit`.")
+    )
     conclusion_count: int
     erased: bool
     timestamp: int = field(metadata=TIME)

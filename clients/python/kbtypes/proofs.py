@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -11,6 +11,7 @@ from kbtypes import markup
 from kbtypes.errors import InvalidInput
 from kbtypes.records import Json
 from kbtypes.results import StoredRule
+from kbtypes.rule_sets import sets_note
 from kbtypes.values import Row, written_atom
 
 TREE = "tree"
@@ -60,6 +61,11 @@ class UnknownPredicate:
     name: str
     arity: int | None
     did_you_mean: str | None
+
+    def __str__(self) -> str:
+        signature = self.name if self.arity is None else f"{self.name}/{self.arity}"
+        hint = f" (did you mean {self.did_you_mean}?)" if self.did_you_mean else ""
+        return signature + hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +129,11 @@ class WhyNot:
     @property
     def text(self) -> str:
         """The explanation in words."""
-        return "\n".join(_why_not_lines(self))
+        return "\n".join(why_not_lines(self))
 
     def _repr_html_(self) -> str:
         """Return the explanation for notebooks."""
-        return markup.lines(_why_not_lines(self))
+        return markup.lines(why_not_lines(self))
 
     @classmethod
     def of(cls, answer: Json) -> WhyNot:
@@ -151,18 +157,20 @@ def _premise(answer: dict[str, Any]) -> Premise:
     return Premise(answer["text"], answer)
 
 
-def _why_not_lines(result: WhyNot) -> Iterator[str]:
+def why_not_lines(result: Any, text: Callable[[Any], str] = str) -> Iterator[str]:
+    """Yield the lines of an explanation in words, of a client or of the core.
+
+    `text` writes premises, atoms and names of scopes.
+    """
     if result.holds:
         yield f"{result.goal} holds."
         return
     undefined = "is undefined: it depends on its own negation"
     yield f"{result.goal} {undefined if result.truth == 'undefined' else 'does not hold'}."
     if result.denied_by is not None:
-        yield f"Its explicit negative holds: {result.denied_by}"
+        yield f"Its explicit negative holds: {text(result.denied_by)}"
     for unknown in result.unknown_predicates:
-        signature = unknown.name if unknown.arity is None else f"{unknown.name}/{unknown.arity}"
-        hint = f" (did you mean {unknown.did_you_mean}?)" if unknown.did_you_mean else ""
-        yield f"No fact or rule for {signature}{hint}"
+        yield f"No fact or rule for {unknown}"
     if not result.candidates:
         yield (
             "The search was stopped by its limits before a rule was examined."
@@ -170,30 +178,32 @@ def _why_not_lines(result: WhyNot) -> Iterator[str]:
             else "No rule concludes it, and no stored fact matches."
         )
     for number, candidate in enumerate(result.candidates, 1):
-        yield from _candidate_lines(candidate, f"{number}. ", "   ")
+        yield from _candidate_lines(candidate, text, f"{number}. ", "   ")
     if result.near_facts:
         yield "Stored facts that differ in one argument:"
-        yield from (f"   {fact}" for fact in result.near_facts)
+        yield from (f"   {text(fact)}" for fact in result.near_facts)
     if result.truncated and result.candidates:
         yield "The search was stopped by its limits: other rule instances may get farther."
 
 
-def _candidate_lines(candidate: WhyNotCandidate, first: str, indent: str) -> Iterator[str]:
-    scope = "" if candidate.scope is None else f" [scope {candidate.scope}]"
-    rule = candidate.rule
+def _candidate_lines(
+    candidate: Any, text: Callable[[Any], str], first: str, indent: str
+) -> Iterator[str]:
+    scope = "" if candidate.scope is None else f" [scope {text(candidate.scope)}]"
+    rule, missing = candidate.rule, text(candidate.missing)
     yield f"{first}The goal{scope}" if rule is None else f"{first}Rule {rule.text}{scope}"
     for premise in candidate.satisfied:
-        yield f"{indent}holds: {premise}"
+        yield f"{indent}holds: {text(premise)}"
     if candidate.blocked_by is not None:
-        yield f"{indent}missing: {candidate.missing}, because {candidate.blocked_by} holds"
+        yield f"{indent}missing: {missing}, because {text(candidate.blocked_by)} holds"
     elif candidate.undefined:
-        yield f"{indent}missing: {candidate.missing}, which is undefined"
+        yield f"{indent}missing: {missing}, which is undefined"
     else:
         values = candidate.bindings.items()
         named = [f"{name} is {value}" for name, value in values if not name.startswith("?")]
-        yield f"{indent}missing: {candidate.missing}{', where ' + named[0] if named else ''}"
+        yield f"{indent}missing: {missing}{', where ' + named[0] if named else ''}"
     if candidate.because is not None:
-        yield from _candidate_lines(candidate.because, f"{indent}because: ", indent + "   ")
+        yield from _candidate_lines(candidate.because, text, f"{indent}because: ", indent + "   ")
 
 
 _ENDS = {
@@ -227,10 +237,16 @@ def node_text(node: dict[str, Any]) -> str:
     if step["type"] == "aggregate":
         listed, rows = len(step["inputs"]), step["rows"]
         over = f"{step['text']} over {rows}" + (f", {listed} shown" if listed < rows else "")
-        return f"{atom}  by {step['rule']}  ({over})"
+        return f"{atom}  by {_rule(step)}  ({over})"
     if step["type"] != "rule_application":
         return f"{step.get('text') or atom}  {_ENDS[step['type']]}"
-    return f"{atom}  by {step['rule']}"
+    return f"{atom}  by {_rule(step)}"
+
+
+def _rule(step: dict[str, Any]) -> str:
+    """Return the rule of a step, with the rule sets that contain it."""
+    rule_sets = step.get("ruleSets")
+    return f"{step['rule']}  ({sets_note(rule_sets)})" if rule_sets else step["rule"]
 
 
 def _annotations(row: Row) -> str:

@@ -18,16 +18,22 @@ Json = Mapping[str, Any]
 R = TypeVar("R", bound="Record")
 Read = Callable[[Any], Any]
 
-KEY, ABOUT, IS_TIME = "key", "about", "time"
-"""Keys of the metadata of a field: its key, its description, and True for epoch milliseconds."""
+KEY, ABOUT, IS_TIME, SPARSE = "key", "about", "time", "sparse"
+"""Keys of the metadata of a field: its key, its description, True for epoch milliseconds, and True
+for a member that an answer has only if it is true or not empty.
+"""
 
 TIME: Mapping[str, Any] = {IS_TIME: True}
 """Metadata of a field for a point in time, in epoch milliseconds."""
 
 
-def member(key: str | None = None, *, about: str | None = None) -> Mapping[str, Any]:
-    """Return the metadata of a field: its key in JSON and its description."""
-    return {KEY: key, ABOUT: about}
+def member(
+    key: str | None = None, *, about: str | None = None, sparse: bool = False
+) -> Mapping[str, Any]:
+    """Return the metadata of a field: its key in JSON, its description, and if answers leave it out
+    where it is false or empty.
+    """
+    return {KEY: key, ABOUT: about, SPARSE: sparse}
 
 
 def camel_case(name: str) -> str:

@@ -37,16 +37,30 @@ class StoredInput(Record):
     scope: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredMask(Record):
+    """A declared mask with its id, `@name/arity mask`, its text, and its scope."""
+
+    id: str
+    text: str
+    scope: str | None = None
+
+
+MASK_ID_SUFFIX = " mask"
+"""End of the id of a declared mask."""
+
 INPUT_ID_SUFFIX = " input"
 """End of the id of a declared input, which tells it from that of a phrase."""
 
-StoredStatement = StoredRule | StoredPhrase | StoredInput
+StoredStatement = StoredRule | StoredPhrase | StoredInput | StoredMask
 
 
 def stored_statement(row: Json) -> StoredStatement:
     """Return the rule or declaration that an answer describes."""
     if not row["id"].startswith("@"):
         return StoredRule.of(row)
+    if row["id"].endswith(MASK_ID_SUFFIX):
+        return StoredMask.of(row)
     is_input = row["id"].endswith(INPUT_ID_SUFFIX)
     return StoredInput.of(row) if is_input else StoredPhrase.of(row)
 
@@ -205,8 +219,12 @@ class Preview(Record):
     becomes_undefined: list[TruthChange]
     counts: PreviewCounts
     by_predicate: list[PredicateChange]
-    warnings: list[str]
-    truncated: bool
+    warnings: list[str] = field(metadata=member(about="About the rules to store."))
+    truncated: bool = field(
+        metadata=member(
+            about="True if the budget ended the preview, so that predicates are missing."
+        )
+    )
 
     def _repr_html_(self) -> str:
         """Return the differences for notebooks."""
@@ -235,11 +253,11 @@ class Executed(Record):
     the query is a single atom also the keys of a row. `rules` are texts.
     """
 
-    text: str = field(metadata=member("result"))
+    text: str = field(metadata=member("result", about="What was done and answered, line by line."))
     answers: list[dict[str, Any]]
     questions: list[Question]
-    asserted: int
-    retracted: int
+    asserted: int = field(metadata=member(about="Facts that were new."))
+    retracted: int = field(metadata=member(about="Stored facts that were retracted."))
     rules: list[str]
     warnings: list[str]
     timestamp: int = field(metadata=TIME)
@@ -278,7 +296,8 @@ class PredicateInfo(Record):
     """A predicate: its name and arity, and the numbers of its stored facts and of its rules.
 
     `facts` counts facts of both signs that are valid now. `args` are the names of the arguments
-    and `gloss` the meaning of a fact, if the predicate is a declared input.
+    and `gloss` the meaning of a fact, if the predicate is a declared input; `types` has the type of
+    each argument or None, and is empty if none has a type.
     """
 
     predicate: str
@@ -287,6 +306,7 @@ class PredicateInfo(Record):
     rules: int = field(metadata=member("ruleCount"))
     args: tuple[str, ...] = ()
     gloss: str | None = None
+    types: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +384,8 @@ class DecayOutcome(Record):
         metadata=member("removedAtoms", about="With `dryRun` each row says `why`.")
     )
     timestamp: int = field(metadata=TIME)
-    dry_run: bool = False
-    truncated: bool = False
+    dry_run: bool = field(default=False, metadata=member(sparse=True))
+    truncated: bool = field(default=False, metadata=member(sparse=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +401,7 @@ class ConsolidateOutcome(Record):
     facts: list[Row] = field(metadata=member("newFacts"))
     removed: int = field(metadata=member("summariesRemoved"))
     timestamp: int = field(metadata=TIME)
-    dry_run: bool = False
+    dry_run: bool = field(default=False, metadata=member(sparse=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,7 +516,7 @@ class Neighbours(Record):
     """
 
     constant: str
-    facts: list[Row]
+    facts: list[Row] = field(metadata=member(about="At most `limit`; the predicates take turns."))
     predicates: tuple[NeighbourCount, ...]
     total: int = field(metadata=member("totalFacts"))
 

@@ -70,6 +70,10 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
 _PLAIN = re.compile(_WORD)
 _NUMERIC = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_UNQUOTED_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+"""A number as rules have it, which may begin with zeros: `007` is not `7`."""
+
+_KEYWORDS = frozenset({"not", "div", "mod"})
 _MAX_DIGITS = 4300
 """Digits of the longest integer that Python converts from text."""
 
@@ -168,7 +172,8 @@ def columns(variables: Iterable[str | None]) -> dict[str, int]:
 
 def written_atom(predicate: str, args: Sequence[Arg]) -> str:
     """Return a predicate with arguments in the rule language."""
-    name = predicate if _is_word(predicate) else _quoted(predicate, "'")
+    is_plain = _is_word(predicate) and predicate not in _KEYWORDS
+    name = predicate if is_plain else _quoted(predicate, "'")
     return f"{name}({', '.join(map(_written, args))})" if args else name
 
 
@@ -300,7 +305,9 @@ def _written(arg: Arg) -> str:
         return "true" if arg else "false"
     if not isinstance(arg, str):
         return repr(arg)
-    if _is_word(arg) or _NUMERIC.fullmatch(arg) or arg.startswith("?"):
+    if arg.startswith("?") or _UNQUOTED_NUMBER.fullmatch(arg):
+        return arg
+    if _is_word(arg) and arg not in _KEYWORDS:
         return arg
     return _quoted(arg, '"')
 

@@ -118,7 +118,14 @@ class IngestOptions(TypedDict, total=False):
 
 
 ADAPTER_PREDICATES = frozenset(
-    {"agent_item", "agent_item_part", "langgraph_item", "langgraph_part", "langgraph_value"}
+    {
+        "agent_item",
+        "agent_item_part",
+        "langgraph_item",
+        "langgraph_part",
+        "langgraph_value",
+        "memory_file",
+    }
 )
 """Predicates in which adapters of agent frameworks keep their data. They are in a window only if
 its request names them.
@@ -190,6 +197,8 @@ class Entry(NamedTuple):
     entry was selected for, `role` says what selected an entry without a goal. `evidence` are the
     spans that support a stored fact, or the facts that a conclusion depends on, `citations` their
     numbers among the sources of the window, None unless they are requested and the fact has any.
+    `excerpt` is the part of a text that was said which the text of the window has, if it leaves out
+    sentences that are told by facts, or were replaced.
     """
 
     predicate: str
@@ -211,6 +220,7 @@ class Entry(NamedTuple):
     evidence: tuple[SpanKey, ...] = ()
     citations: tuple[int, ...] | None = None
     role: str = MATCH
+    excerpt: str | None = None
 
     @property
     def signed(self) -> str:
@@ -253,6 +263,7 @@ class Entry(NamedTuple):
             answer.get("why"),
             contradicted=answer.get("contradicted", False),
             citations=tuple(answer.get("citations", ())),
+            excerpt=answer.get("excerpt"),
         )
 
 
@@ -303,6 +314,15 @@ class GoalNote:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleInSet(Record):
+    """A rule set that contains a rule of a window, with its version then."""
+
+    rule: str
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """A context window; `generated_at` in epoch milliseconds.
 
@@ -314,7 +334,7 @@ class Window:
     cited spans with `number` and text, if citations are requested. `index_progress` is the share of
     facts in which the words of the query were searched, 0 to 1, None if it is all.
     `vectors_missing` is the number of facts that have no vector yet, None if all have one or there
-    is no embedder.
+    is no embedder. `rule_sets` names the rule sets of the `rules`; None if no rule belongs to one.
     """
 
     id: str
@@ -336,6 +356,7 @@ class Window:
     notes: tuple[GoalNote, ...] = ()
     index_progress: float | None = None
     vectors_missing: int | None = None
+    rule_sets: tuple[RuleInSet, ...] | None = None
 
     @property
     def chars(self) -> int:
@@ -380,6 +401,7 @@ class Window:
             answer.get("sources", []),
             index_progress=answer.get("indexProgress"),
             vectors_missing=answer.get("vectorsMissing"),
+            rule_sets=tuple(map(RuleInSet.of, answer.get("ruleSets", ()))) or None,
         )
 
     def _repr_html_(self) -> str:

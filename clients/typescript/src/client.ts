@@ -3,20 +3,10 @@ import createClient, { type Client } from "openapi-fetch";
 import { Answers } from "./answers.js";
 import { KBError, isKBError, type ErrorCode } from "./errors.js";
 import { messagesOf, type KBEvent } from "./events.js";
-import type { components, paths } from "./schema.js";
+import { MemoryOperations, Operations } from "./operations.js";
+import { post, type Body, type Schemas, type Sent } from "./requests.js";
+import type { paths } from "./schema.js";
 import { knownAt, pause, Transport, type Options } from "./transport.js";
-
-type Schemas = components["schemas"];
-type FieldOf<T> = T extends unknown ? keyof T : never;
-type ValueOf<T, Field> = T extends unknown ? (Field extends keyof T ? T[Field] : never) : never;
-/** The fields of a body, all optional: the server says which ones are missing. */
-type Body<Name extends keyof Schemas> = { [Field in FieldOf<Schemas[Name]>]?: ValueOf<Schemas[Name], Field> };
-/** What a request has apart from its path and body. */
-interface Sent {
-  headers?: Record<string, string>;
-  params?: object;
-  parseAs?: "json" | "text";
-}
 
 /**
  * An argument: text, a number or a boolean. In goals and patterns a text that starts with `?` is a variable. Whole
@@ -32,8 +22,24 @@ function constantOf(argument: Argument): string {
   return String(argument);
 }
 
+/** Throw KBError for a part of a path that would name another path: of `..` the path before it. */
+function checkPath(parts: object): void {
+  for (const [name, value] of Object.entries(parts)) {
+    if (["", ".", ".."].includes(String(value))) {
+      throw new KBError("VALIDATION_ERROR", `${name}: ${JSON.stringify(value)} is not a name`);
+    }
+  }
+}
+
 /** Options of a goal: those of `POST /ask` without the goal. */
-export type GoalOptions = Omit<Body<"Infer">, "text" | "predicate" | "args">;
+export type GoalOptions = Omit<Body<"Infer">, "text" | "predicate" | "args" | "goals">;
+
+/** The unknown predicates and the number of warnings that an answer names in its headers. */
+function noticesOf(response: Response): [string[], number] {
+  const unknown = response.headers.get("X-Unknown-Predicates");
+  const names = unknown ? unknown.split(", ").map(decodeURIComponent) : [];
+  return [names, Number(response.headers.get("X-Answer-Warnings") ?? 0)];
+}
 
 type Subscribed = Schemas["Subscribed"];
 
@@ -49,7 +55,7 @@ export interface AnswersChanged {
 }
 
 /** A knowledge base: all operations on one tenant of a server. */
-export class KnowledgeBase {
+export class KnowledgeBase extends Operations {
   /** The typed client of every operation of the HTTP interface, with the headers, retries and errors of this one. */
   readonly client: Client<paths>;
 
@@ -60,12 +66,14 @@ export class KnowledgeBase {
     private readonly transactionId?: string,
     private readonly instant?: number | string,
   ) {
+    super();
     this.client = createClient<paths>({
       baseUrl: transport.url,
       headers: transport.headers(tenant, database, transactionId),
       fetch: async (request) =>
         transport.send(instant === undefined ? request : await knownAt(request, transport.url, instant)),
     });
+    this.client.use({ onRequest: ({ params }) => checkPath(params.path ?? {}) });
   }
 
   /** A knowledge base on another tenant of the same connection, known at the same instant. */
@@ -84,18 +92,15 @@ export class KnowledgeBase {
     return new KnowledgeBase(this.transport, this.tenant, this.database, this.transactionId, instant);
   }
 
-  async #post<T>(path: string, body: object, sent: Sent = {}): Promise<T> {
-    const post = this.client.POST as unknown as (path: string, init: object) => Promise<{ data: T }>;
-    return (await post(path, { body, ...sent })).data; // an error has been thrown by the transport
+  #post<T>(path: string, body: object, sent: Sent = {}): Promise<T> {
+    return post(this.client, path, body, sent);
   }
 
   async #page(goal: string, options: GoalOptions, sent: Sent): Promise<Answers> {
     const post = this.client.POST as unknown as (path: string, init: object) => Promise<{ data: []; response: Response }>;
     const { data, response } = await post("/ask", { body: { text: goal, ...options }, ...sent });
-    const unknown = response.headers.get("X-Unknown-Predicates");
-    const names = unknown ? unknown.split(", ").map(decodeURIComponent) : [];
-    const warnings = Number(response.headers.get("X-Answer-Warnings") ?? 0);
-    return new Answers(goal, data, names, response.headers.get("Link") ?? "", warnings);
+    const [unknown, warnings] = noticesOf(response);
+    return new Answers(goal, data, unknown, response.headers.get("Link") ?? "", warnings);
   }
 
   // ---- writes ----
@@ -162,6 +167,17 @@ export class KnowledgeBase {
     return this.#page(goal, options, {});
   }
 
+  /**
+   * Answer several goals from one state: no write comes between two of them. `limit` bounds the answers of each goal, `timeoutMs`
+   * the time of all together. `unknownPredicates` and `warnings` of each answer are those of all goals.
+   */
+  async askMany(goals: string[], options: GoalOptions = {}): Promise<Answers[]> {
+    const post = this.client.POST as unknown as (path: string, init: object) => Promise<{ data: [][]; response: Response }>;
+    const { data, response } = await post("/ask", { body: { goals, ...options } });
+    const [unknown, warnings] = noticesOf(response);
+    return data.map((rows, index) => new Answers(goals[index] ?? "", rows, unknown, "", warnings));
+  }
+
   /** The answers of a goal, page by page; throws CONFLICT if facts change in between. */
   async *askPages(goal: string, pageSize: number, options: GoalOptions = {}): AsyncGenerator<Answers> {
     for (let cursor: string | undefined; ; ) {
@@ -196,6 +212,12 @@ export class KnowledgeBase {
     return this.#post("/explain", body);
   }
 
+  /** The smallest changes of stored facts that would make a goal true, or false with `make`; nothing is stored. */
+  async howTo(goal: string, options: Omit<Body<"Explain">, "text"> = {}): Promise<Schemas["HowTo"]> {
+    const body = { text: goal, howTo: true, format: "json" as const, ...options };
+    return this.#post("/explain", body);
+  }
+
   /** What would become true or false if a change were made; nothing is stored. */
   async preview(change: Body<"Preview">): Promise<Schemas["Previewed"]> {
     return this.#post("/preview", change);
@@ -218,10 +240,6 @@ export class KnowledgeBase {
   }
 
   // ---- scopes ----
-
-  async scopes(): Promise<string[]> {
-    return (await this.client.GET("/scopes")).data!.scopes;
-  }
 
   /** Copy the facts and own rules of a scope (null: the base) to a new one. */
   async fork(targetScope: string, sourceScope: string | null = null): Promise<Schemas["Forked"]> {
@@ -267,9 +285,10 @@ export class KnowledgeBase {
 
   /**
    * The memory of an agent about a user: messages in, the text for a prompt out. The user is the tenant of this name, so that
-   * nothing passes between users; without `user` it is this tenant.
+   * nothing passes between users; without `user` it is this tenant. Throws VALIDATION_ERROR for an empty name.
    */
   memory(user: string = this.tenant): UserMemory {
+    if (user === "") throw new KBError("VALIDATION_ERROR", "user: must not be empty");
     return new UserMemory(new KnowledgeBase(this.transport, user, this.database));
   }
 
@@ -280,31 +299,9 @@ export class KnowledgeBase {
     return this.#post("/episodes", episode);
   }
 
-  /** An episode with the stored facts that it supports; throws NOT_FOUND. */
-  async episode(id: string, page: { limit?: number; offset?: number } = {}): Promise<Schemas["EpisodeWithFacts"]> {
-    return (await this.client.GET("/episodes/{id}", { params: { path: { id }, query: page } })).data!;
-  }
-
-  /** The episodes, of one session or speaker if that is given, in order of storing. */
-  async episodes(
-    filter: { session?: string; speaker?: string; limit?: number; offset?: number } = {},
-  ): Promise<Schemas["EpisodeList"]> {
-    return (await this.client.GET("/episodes", { params: { query: filter } })).data!;
-  }
-
   /** Replace a stored fact by another one, which gets its evidence, and keep the reason. */
   async correct(change: Body<"Correct">): Promise<Schemas["Corrected"]> {
     return this.#post("/memory/correct", change);
-  }
-
-  /** Undo one committed change, by its number or the id of its request; throws CONFLICT with the later changes in its way. */
-  async undo(change: Body<"Undo">): Promise<Schemas["Undone"]> {
-    return this.#post("/memory/undo", change);
-  }
-
-  /** Remove facts and episodes for good, also from the log and the snapshots; with `dryRun` only list them. */
-  async purge(target: Body<"Purge">): Promise<Schemas["Purged"]> {
-    return this.#post("/memory/purge", target);
   }
 
   /** What asserted, replaced and removed the facts of a predicate, or of a pattern such as `likes(ann, ?x)`; newest first. */
@@ -315,9 +312,17 @@ export class KnowledgeBase {
     return (await this.client.GET("/facts/history", { params: { query: { predicate, ...options } } })).data!;
   }
 
-  /** The purges, and whether their text is gone from the log and the snapshots. */
-  async purges(): Promise<Schemas["PastPurge"][]> {
-    return (await this.client.GET("/memory/purges", {})).data!.purges;
+  // ---- rule sets ----
+
+  /** Replace the contents of a rule set as one change, or with `dryRun` only compare; throws CONFLICT for another `expectedVersion`. */
+  async deploy(name: string, contents: Body<"Deploy">): Promise<Schemas["Deployment"]> {
+    const put = this.client.PUT as unknown as (path: string, init: object) => Promise<{ data: Schemas["Deployment"] }>;
+    return (await put("/rulesets/{name}", { params: { path: { name } }, body: contents })).data;
+  }
+
+  /** Deploy the contents of an earlier version again, by default of the one before. */
+  async rollback(name: string, options: Body<"Rollback"> = {}): Promise<Schemas["Deployment"]> {
+    return (await this.client.POST("/rulesets/{name}/rollback", { params: { path: { name } }, body: options })).data!;
   }
 
   // ---- events ----
@@ -485,8 +490,14 @@ function closed(text: string): string {
 }
 
 /** Memory of an agent about one user; facts that are stored in its tenant in other ways belong to it too. */
-export class UserMemory {
-  constructor(readonly kb: KnowledgeBase) {}
+export class UserMemory extends MemoryOperations {
+  constructor(readonly kb: KnowledgeBase) {
+    super();
+  }
+
+  get client(): Client<paths> {
+    return this.kb.client;
+  }
 
   /**
    * Store messages, and the facts that are read in them. A message is a text of the user or a chat message with `role`,
@@ -496,39 +507,14 @@ export class UserMemory {
     messages: Body<"MemoryAdd">["messages"],
     options: Omit<Body<"MemoryAdd">, "messages"> = {},
   ): Promise<Schemas["AddedMessages"]> {
-    return this.#post("/memory/add", { messages, ...options });
-  }
-
-  /** What is known about a question: `text` for a prompt, `entries` and `sources`. */
-  async search(question: string, options: Omit<Body<"MemorySearch">, "question"> = {}): Promise<Schemas["FoundMemories"]> {
-    return this.#post("/memory/search", { question, ...options });
+    return post(this.client, "/memory/add", { messages, ...options });
   }
 
   /** Store a new value and end the older one: that of the `@key` of the predicate, the opposite, or the fact `replaces`. */
   async update(
     fact: Body<"MemoryUpdate">["fact"],
     options: Omit<Body<"MemoryUpdate">, "fact"> = {},
-  ): Promise<{ asserted: number; updated: number }> {
-    return this.#post("/memory/update", { fact, ...options });
-  }
-
-  /** What would be forgotten about a fact, a pattern, an episode or words; with `dryRun: false` it is forgotten for good. */
-  async forget(about: string, options: Omit<Body<"MemoryForget">, "about"> = {}): Promise<Schemas["ForgottenMemories"]> {
-    return this.#post("/memory/forget", { about, ...options });
-  }
-
-  /** When facts were stored, changed and removed; newest first. `about` is a predicate or a pattern. */
-  async history(about: string, page: { limit?: number; offset?: number } = {}): Promise<Schemas["History"]> {
-    return (await this.kb.client.GET("/memory/history", { params: { query: { about, ...page } } })).data!;
-  }
-
-  /** What is believed now: stored facts with the passages that they are based on. */
-  async facts(page: { limit?: number; offset?: number } = {}): Promise<Schemas["BelievedFacts"]> {
-    return (await this.kb.client.GET("/memory/facts", { params: { query: page } })).data!;
-  }
-
-  async #post<T>(path: string, body: object): Promise<T> {
-    const post = this.kb.client.POST as unknown as (path: string, init: object) => Promise<{ data: T }>;
-    return (await post(path, { body })).data; // an error has been thrown by the transport
+  ): Promise<{ asserted: number; updated: number; warnings?: string[] }> {
+    return post(this.client, "/memory/update", { fact, ...options });
   }
 }

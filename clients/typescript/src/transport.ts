@@ -1,4 +1,5 @@
 import { errorOf, KBError } from "./errors.js";
+import { HISTORIC, READS } from "./operations.js";
 
 /** Repeated requests: after connection errors, and after answers with status 429 and 503. Times in milliseconds. */
 export interface Retries {
@@ -36,22 +37,6 @@ export interface Options {
 const DEFAULT_RETRIES: Retries = { attempts: 4, firstDelay: 100, maxDelay: 5_000, maxRetryAfter: 30_000, events: Infinity };
 const EXTRA_MS = 5_000;
 const MAX_REDIRECTS = 3;
-
-/** Paths of POST requests that change nothing; a test compares them with the roles of the OpenAPI document. */
-export const READS: ReadonlySet<string> = new Set([
-  "/memory/context", "/context/diff", "/context/session/clear", "/context/summary", "/synthesize", "/memory/query/salient",
-  "/memory/query/temporal", "/memory/recall", "/preview", "/infer", "/ask", "/explain", "/query", "/neighbours", "/aggregate",
-  "/check", "/scope/diff", "/goals/subscribe", "/memory/search",
-]);
-
-/** Paths of POST requests whose body may have `knownAt`, and of GET requests that may have it in the query string. */
-export const HISTORIC: Readonly<Record<string, ReadonlySet<string>>> = {
-  POST: new Set([
-    "/infer", "/ask", "/query", "/explain", "/aggregate", "/neighbours", "/memory/context", "/context/summary",
-    "/memory/recall", "/memory/query/temporal", "/memory/query/salient", "/scope/diff",
-  ]),
-  GET: new Set(["/rules", "/predicates", "/scopes", "/episodes", "/episodes/{id}"]),
-};
 
 /** A request about what was known at an instant; throws KBError if the operation uses the present state. */
 export async function knownAt(request: Request, base: string, instant: number | string): Promise<Request> {
@@ -173,7 +158,7 @@ export class Transport {
     const isRead = !isWrite && !headers.has("X-Transaction-ID");
     const seq = this.#positions.get(tenant);
     if (isRead && readYourWrites && seq) headers.set("X-Min-Seq", String(seq));
-    if (isWrite && idempotency && request.method === "POST") {
+    if (isWrite && idempotency && (request.method === "POST" || request.method === "PUT")) {
       headers.set("Idempotency-Key", crypto.randomUUID().replaceAll("-", ""));
     }
     return isRead && readUrl !== undefined ? readUrl + request.url.slice(this.url.length) : request.url;

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, inject, test } from "vitest";
 
 import { connect, isKBError, KBError, ERROR_CODES, type GoalAnswer, type KnowledgeBase } from "../src/index.js";
-import { HISTORIC, READS } from "../src/transport.js";
+import { HISTORIC, READS } from "../src/operations.js";
 
 /** The parts of an operation of the OpenAPI document that the tests read. */
 interface Described {
@@ -48,6 +48,35 @@ describe("episodes and corrections", () => {
     expect((await kb.episodes({ session: "chat-1" })).total).toBe(1);
     const window = await kb.context({ goals: ["likes(?x, ?y)"], citations: true });
     expect(window.sources?.map((source) => [source.number, source.text])).toEqual([[1, "I like tea."]]);
+  });
+
+  test("rule sets are deployed, compared and rolled back", async () => {
+    const kb = empty();
+    const text = "can(?u) :- level(?u, ?l), ?l >= 3. level(ann, 3). level(bob, 2).";
+    const first = await kb.deploy("access", { text, expectedVersion: 0, message: "first" });
+    expect([first.version, first.added.length, first.facts.addedCount]).toEqual([1, 1, 2]);
+    const edited = text.replace(">= 3", ">= 2");
+    const dry = await kb.deploy("access", { text: edited, dryRun: true });
+    expect([dry.commit, dry.changed.length]).toEqual([null, 1]);
+    expect((await kb.deploy("access", { text: edited })).version).toBe(2);
+    await expect(kb.deploy("access", { text, expectedVersion: 1 })).rejects.toMatchObject({ code: "CONFLICT" });
+    expect((await kb.rollback("access")).version).toBe(3);
+    expect((await kb.ruleSets()).map((each) => [each.name, each.version])).toEqual([["access", 3]]);
+    expect((await kb.ruleSetVersions("access")).map((each) => each.version)).toEqual([3, 2, 1]);
+    expect((await kb.ruleSetDiff("access", 1, 2)).changed.length).toBe(1);
+  });
+
+  test.each(["..", ".", ""])("the name %j never names another path", async (name) => {
+    const paths: string[] = [];
+    const kb = connect("http://127.0.0.1:1", {
+      fetch: (input) => Promise.reject(new Error(paths.push(String(input)).toString())),
+    });
+    const calls = [
+      kb.ruleSet(name), kb.ruleSetDiff(name, 1, 2), kb.rollback(name), kb.deploy(name, { text: "p(a)." }),
+      kb.dropScope(name), kb.episode(name), kb.unsubscribe(name),
+    ];
+    for (const call of calls) await expect(call).rejects.toMatchObject({ code: "VALIDATION_ERROR" });
+    expect(paths).toEqual([]);
   });
 
   test("facts are corrected, changes undone, subjects purged", async () => {
@@ -180,6 +209,17 @@ describe("reads", () => {
     expect(() => none.one()).toThrow("anncestor(ann, ?who) has no answer; no fact or rule for anncestor/2");
   });
 
+  test("several goals of one state", async () => {
+    const kb = await family();
+    const [ancestors, pairs, none] = await kb.askMany(["ancestor(ann, ?who)", "parent(ann, ?x), parent(?x, ?y)", "friend(?x)"]);
+    expect([...ancestors!]).toEqual([["ann", "bob"], ["ann", "cid"]]);
+    expect([...pairs!]).toEqual([["bob", "cid"]]);
+    expect([none!.length, none!.unknownPredicates]).toEqual([0, ["friend/1"]]);
+    const refused = await failure(kb.askMany(["ancestor(ann, ?who)", "p("]));
+    expect(refused.message).toContain("goals[1]");
+    expect(await kb.askMany([])).toEqual([]);
+  });
+
   test("pages", async () => {
     const kb = empty();
     await kb.tellMany(Array.from({ length: 25 }, (_, n) => ({ predicate: "n", args: [String(n)] })));
@@ -199,6 +239,8 @@ describe("reads", () => {
     expect(await kb.explain("ancestor(ann, cid)")).toContain("parent(bob, cid)  stored");
     const { candidates } = await kb.whyNot("ancestor(cid, ?who)");
     expect(candidates.length).toBeGreaterThan(0);
+    const { proposals } = await kb.howTo("ancestor(cid, dee)");
+    expect(proposals[0]).toEqual({ add: ["parent(cid, dee)"], remove: [] });
     const preview = await kb.preview({ forget: "parent(ann, bob)" });
     expect(preview.counts.becomesFalse).toBe(3);
     const { diagnostics } = await kb.check("q(?x) :- p(?y).");
@@ -215,6 +257,16 @@ describe("reads", () => {
     expect((await kb.ask("parent(cid, ?x)")).one()).toEqual(["cid", "dee"]);
     await kb.dropScope("draft");
     expect(await kb.scopes()).toEqual([]);
+  });
+
+  test("operations that only translate", async () => {
+    const kb = await family();
+    expect((await kb.neighbours("ann")).facts.map((fact) => fact.args)).toEqual([["ann", "bob"]]);
+    expect((await kb.contextSummary()).totalFacts).toBe(2);
+    expect((await kb.decay({ threshold: 0, dryRun: true })).evictedCount).toBe(0);
+    expect((await kb.consolidate({ minGroupSize: 2, dryRun: true })).factsConsolidated).toBe(0);
+    expect(await kb.slowGoals()).toEqual([]);
+    await kb.clearSession("s1");
   });
 
   test("context windows", async () => {

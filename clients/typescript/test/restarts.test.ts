@@ -96,7 +96,8 @@ describe("a server that is killed and started again", () => {
       await until(1);
       await first.kill();
       const again = connect((await start({ settings })).url, { tenant: "t" });
-      expect((await again.subscriptions()).map(({ id, count, webhook }) => [id, count, webhook])).toEqual([["mine", 1, hook]]);
+      const listed = async () => (await again.subscriptions()).map(({ id, count, webhook }) => [id, count, webhook]);
+      await expect.poll(listed, { timeout: 20_000 }).toEqual([["mine", 1, hook]]); // goals are evaluated again after a start
       await again.tell("p(2)");
       while (!appeared().some(([name]) => name === "2")) await new Promise<void>((resolve) => (arrived = resolve));
       // At least once: a delivery that was not recorded before the kill comes again.

@@ -9,6 +9,7 @@ from kbcore.state.partition import Partition
 from kbcore.state.rulebook import ParsedRule
 from kbcore.state.tenant import Tenant
 from kbplanner.ir.terms import Literal
+from kbtypes.windows import RuleInSet
 
 MAX_RULES = 100
 """Maximum number of rules in a window."""
@@ -20,18 +21,29 @@ def visible_rules(tenant: Tenant, partitions: Sequence[Partition]) -> Iterator[s
     return (rule.text for rule in tenant.rules.all() if rule.scope is None or rule.scope in names)
 
 
+def sets_of_rules(tenant: Tenant, rules: Iterable[ParsedRule]) -> list[RuleInSet]:
+    """Return the rule sets of rules, in the order of the rules; without rule sets at once."""
+    if not tenant.rule_sets:
+        return []
+    return [
+        RuleInSet(rule.text, each["name"], each["version"])
+        for rule in rules
+        for each in tenant.rule_sets.versions_of(rule)
+    ]
+
+
 def relevant_rules(
     tenant: Tenant,
     partitions: Sequence[Partition],
     used: Iterable[ParsedRule],
     goals: Sequence[Goal],
     predicates: Iterable[str],
-) -> tuple[str, ...]:
+) -> tuple[ParsedRule, ...]:
     """Return the rules that proofs used, then those that conclude the predicate of a goal.
 
     Without goals, return the rules about `predicates`.
     """
-    texts = dict.fromkeys(rule.text for rule in used)
+    chosen = {rule.text: rule for rule in used}
     asked = {
         item.atom.predicate
         for goal in goals
@@ -45,7 +57,7 @@ def relevant_rules(
             continue
         body = {item.atom.predicate for item in rule.rule.body if isinstance(item, Literal)}
         if rule.rule.head.predicate in asked or rule.rule.head.predicate in about or body & about:
-            texts.setdefault(rule.text)
-        if len(texts) >= MAX_RULES:
+            chosen.setdefault(rule.text, rule)
+        if len(chosen) >= MAX_RULES:
             break
-    return tuple(texts)[:MAX_RULES]
+    return tuple(chosen.values())[:MAX_RULES]

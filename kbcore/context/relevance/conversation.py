@@ -91,7 +91,7 @@ def with_conversation(
     others = ((match, id) for id, match in more.items() if id not in own)
     for match, id in budget.paced(nlargest(MAX_NEIGHBOURS, others)):
         for stored in relations:
-            for row in _visible(stored, id):
+            for row in _visible(stored, id, budget):
                 where = stored, row
                 raised[where] = max(raised.get(where, 0.0), matches.get(where, 0.0) + match)
     return raised
@@ -150,9 +150,9 @@ def _episodes(tenant: Tenant, facts: Iterable[Where]) -> dict[Where, list[Episod
     return based
 
 
-def _visible(stored: StoredRelation, episode: str) -> Iterator[int]:
+def _visible(stored: StoredRelation, episode: str, budget: Budget) -> Iterator[int]:
     """Yield the rows of visible facts of a relation that are based on an episode."""
-    for key in islice(stored.supported_by(episode), MAX_FACTS):
+    for key in islice(stored.supported_by(episode, budget.yield_now), MAX_FACTS):
         yield from stored.relation.match(list(key))[1]
 
 

@@ -5,13 +5,15 @@ embeddings.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from kbcore.context.ranking import SHARE_DIGITS, Lexical, admitted
 from kbcore.context.relevance.conversation import MAX_SOURCES, with_conversation
+from kbcore.context.relevance.subjects import asked_of
 from kbcore.context.request import SaidIn, WindowRequest
 from kbcore.context.salience import Scores
+from kbcore.context.text.memories import SAID
 from kbcore.reason.budget import Budget
 from kbcore.search.bm25 import Found, LexicalIndex, SearchQuery
 from kbcore.search.dates import resolved_dates
@@ -19,6 +21,13 @@ from kbcore.search.tokens import in_first_person, without_first_person
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
+from kbplanner.pacing import sorted_in_parts
+
+FACTS_PER_YIELD = 200
+"""Facts of episodes looked up between two calls of `yield_now`: about a millisecond."""
+
+MATCHES_PER_YIELD = 1000
+"""Matches ranked between two such calls."""
 
 MATCHES_PER_FACT = 4
 """Matches that are ranked for each fact a window holds: some of them may not be wanted."""
@@ -29,6 +38,12 @@ MATCHES_PER_CAPPED_FACT = 64
 MAX_TIED_MATCHES = 16_384
 """Matches of a partition up to which more are looked at where salience could still change their
 order.
+"""
+
+MAX_TEXTS_OF_NAMES = 5
+MAX_FACTS_OF_NAMES = 10
+"""Texts that were said, and other facts, which match a question of which they have names only:
+hardly an answer.
 """
 
 ASKER_FACTOR = 2.0
@@ -54,7 +69,8 @@ def matching_facts(
     for what was said around matches.
 
     They contain the first `max_facts` after ranking by match and by the salience that `scores`
-    give; without `scores` salience is taken to be unknown. First-person words of the query count as
+    give; without `scores` salience is taken to be unknown. With `min_relevance` few facts are
+    returned if none has a word of the query besides names. First-person words of the query count as
     the name of the asker, and dates relative to the instant of the request, such as "last May", as
     those dates. With `allowed`, other facts are not searched. The result is empty if no fact has
     `min_coverage` of the words of the query. The caller holds the read lock. Raises BudgetExceeded.
@@ -66,8 +82,7 @@ def matching_facts(
         return {}
     if dates := resolved_dates(text, tenant.at(budget.now or 0), budget.yield_now):
         text = f"{text} {dates}"
-    if asker is not None and in_first_person(text, budget.yield_now):
-        text = f"{asker} {text}"
+    text = _about_asker(text, asker, budget)
     index = LexicalIndex.of(tenant)
     predicates = admitted(request, partitions)
     queries = [index.query(partition, text, budget, predicates) for partition in partitions]
@@ -75,11 +90,45 @@ def matching_facts(
         for query in queries:
             query.limit_to(allowed)
     symbol = None if asker is None else tenant.engine.find(asker)
-    matches, first = _Matches(queries, request, salience_weight, symbol, scores).found()
-    matches = _with_pairs(queries, matches, first)
-    if not request.with_conversation:
-        return matches
+    search = _Matches(queries, request, salience_weight, symbol, scores, budget)
+    matches, first = search.found()
+    narrow = request.min_relevance > 0
+    stems = asked_of(tenant, first, text, asker, budget) if narrow else ()
+    if stems and not _have_any(index, queries, matches, stems, budget):
+        return {where: matches[where] for where in _few(first)}
+    matches = _with_pairs_and_dates(queries, matches, first)
     return with_conversation(tenant, partitions, predicates, matches, first, budget)
+
+
+def _few(first: Iterable[Where]) -> Iterator[Where]:
+    """Yield the first of some matches: few texts that were said, and other facts."""
+    left = {True: MAX_TEXTS_OF_NAMES, False: MAX_FACTS_OF_NAMES}
+    for where in first:
+        is_text = where[0].schema.predicate == SAID
+        if left[is_text]:
+            left[is_text] -= 1
+            yield where
+
+
+def _have_any(
+    index: LexicalIndex,
+    queries: Sequence[SearchQuery],
+    matches: Lexical,
+    stems: Iterable[str],
+    budget: Budget,
+) -> bool:
+    """Return whether a match has one of some stems."""
+    numbers = index.numbers_of(stems)
+    groups: dict[StoredRelation, array[int]] = {}
+    for stored, row in budget.paced(matches, FACTS_PER_YIELD):
+        groups.setdefault(stored, array("I")).append(row)
+    for query in queries:
+        for stored in {*query.relations} & groups.keys():
+            rows = groups.pop(stored)
+            for start in budget.paced(range(0, len(rows), FACTS_PER_YIELD), 1):
+                if any(query.have(stored, rows[start : start + FACTS_PER_YIELD], numbers)):
+                    return True
+    return False
 
 
 def _is_covered(
@@ -94,11 +143,20 @@ def _is_covered(
     """
     if request.min_coverage <= 0:
         return True
-    if request.asker is not None and in_first_person(text, budget.yield_now):
-        text = f"{request.asker} {without_first_person(text, budget.yield_now)}"
+    text = _about_asker(text, request.asker, budget)
     index, share = LexicalIndex.of(tenant), request.min_coverage
     predicates = admitted(request, partitions)
     return any(index.covers(partition, text, share, budget, predicates) for partition in partitions)
+
+
+def _about_asker(text: str, asker: str | None, budget: Budget) -> str:
+    """Return a text with the name of the asker in place of words of the first person.
+
+    With these words, "I" in an old text would be a better match than the fact that names the asker.
+    """
+    if asker is None or not in_first_person(text, budget.yield_now):
+        return text
+    return f"{asker} {without_first_person(text, budget.yield_now)}"
 
 
 def facts_said_in(
@@ -117,38 +175,40 @@ def facts_said_in(
         stored for partition in partitions for stored in partition.relations() if stored.metadata
     ]
     allowed: Allowed = {}
-    for episode in budget.paced(episodes):
+    for episode in budget.paced(episodes, FACTS_PER_YIELD):
         if said_in.agent in (None, episode.agent):
             for stored in relations:
-                for key in stored.supported_by(episode.id):
+                keys = stored.supported_by(episode.id, budget.yield_now)
+                for key in budget.paced(keys, FACTS_PER_YIELD):
                     rows = stored.relation.match(list(key))[1]
                     allowed.setdefault(stored, set()).update(rows)
     return allowed
 
 
-def among(lexical: Lexical, allowed: Allowed | None) -> Lexical:
+def among(lexical: Lexical, allowed: Allowed | None, budget: Budget) -> Lexical:
     """Return the matches that are among some facts; None means all."""
     if allowed is None:
         return lexical
     return {
         (stored, row): match
-        for (stored, row), match in lexical.items()
+        for (stored, row), match in budget.paced(lexical.items())
         if row in allowed.get(stored, ())
     }
 
 
-def at_least(lexical: Lexical, share_of_best: float) -> Lexical:
+def at_least(lexical: Lexical, share_of_best: float, budget: Budget) -> Lexical:
     """Return the matches with at least a share of the best match."""
     if share_of_best <= 0 or not lexical:
         return lexical
     least = share_of_best * max(lexical.values())
-    return {fact: match for fact, match in lexical.items() if match >= least}
+    matches = budget.paced(lexical.items())
+    return {fact: match for fact, match in matches if match >= least}
 
 
-def _with_pairs(
+def _with_pairs_and_dates(
     queries: Sequence[SearchQuery], matches: Lexical, first: Iterable[Where]
 ) -> Lexical:
-    """Return matches with what pairs of words add to some of them."""
+    """Return matches with what pairs of words and dates add to some of them."""
     groups: dict[StoredRelation, array[int]] = {}
     for stored, row in first:
         groups.setdefault(stored, array("I")).append(row)
@@ -156,8 +216,9 @@ def _with_pairs(
     for query in queries:
         for stored in {*query.relations} & groups.keys():
             rows = groups.pop(stored)
-            for row, more in zip(rows, query.pairs(stored, rows), strict=True):
-                raised[stored, row] += more
+            pairs, dates = query.pairs(stored, rows), query.dates(stored, rows)
+            for row, *more in zip(rows, pairs, dates, strict=True):
+                raised[stored, row] += sum(more)
     return raised
 
 
@@ -176,8 +237,10 @@ class _Matches:
         salience_weight: float,
         symbol: int | None,
         scores: Scores | None,
+        budget: Budget,
     ) -> None:
         self._queries = queries
+        self._budget = budget
         # The first facts of a small window are those of a larger one.
         self._wanted = max(request.max_facts, MAX_SOURCES)
         self._least_salience = request.min_salience
@@ -218,7 +281,8 @@ class _Matches:
         chosen = _facts_of(self._ranked(deeper, best)[: self._wanted])
         if last is not None:
             facts = {*first, *chosen}
-            deeper = {where: match for where, match in deeper.items() if where in facts}
+            pairs = self._budget.paced(deeper.items())
+            deeper = {where: match for where, match in pairs if where in facts}
         return deeper, chosen[:MAX_SOURCES]
 
     def _doubled(self, results: Sequence[Sequence[Found]]) -> dict[Where, float]:
@@ -227,10 +291,11 @@ class _Matches:
         """
         matches: dict[Where, float] = {}
         for hits in results:
-            for stored, row, share in hits:
+            for stored, row, share in self._budget.paced(hits, MATCHES_PER_YIELD):
                 matches[stored, row] = share
         if self._symbol is not None:
-            for where in _facts_about(self._symbol, matches):
+            about = _facts_about(self._symbol, matches, self._budget)
+            for where in self._budget.paced(about, MATCHES_PER_YIELD):
                 matches[where] *= ASKER_FACTOR
         return matches
 
@@ -241,12 +306,13 @@ class _Matches:
         negative row, fact; in order: newest first among equals, also in one millisecond.
         """
         groups: dict[StoredRelation, array[int]] = {}
-        for stored, row in matches:
+        for stored, row in self._budget.paced(matches, MATCHES_PER_YIELD):
             groups.setdefault(stored, array("I")).append(row)
         ranked: list[tuple[float, float, int, Where]] = []
         for stored, rows in groups.items():
             saliences = _saliences(self._scores, stored, rows)
             created = stored.relation.attributes(Attribute.CREATED_AT, rows)
+            placed = zip(rows, saliences, created, strict=True)
             ranked += [
                 (
                     -round(matches[stored, row] / best, SHARE_DIGITS) - self._weight * salience,
@@ -254,11 +320,10 @@ class _Matches:
                     -row,
                     (stored, row),
                 )
-                for row, salience, at in zip(rows, saliences, created, strict=True)
+                for row, salience, at in self._budget.paced(placed, MATCHES_PER_YIELD)
                 if salience >= self._least_salience
             ]
-        ranked.sort(key=itemgetter(0, 1, 2))
-        return ranked
+        return sorted_in_parts(ranked, self._budget.yield_now, itemgetter(0, 1, 2))
 
     def _greatest_salience(self) -> float:
         """Return a bound of the salience of all facts."""
@@ -283,17 +348,16 @@ def _saliences(scores: Scores | None, stored: StoredRelation, rows: array[int]) 
     return array("d", bytes(8 * len(rows))) if scores is None else scores.of(stored, rows)
 
 
-def _facts_about(symbol: int, facts: Iterable[Where]) -> list[Where]:
+def _facts_about(symbol: int, facts: Iterable[Where], budget: Budget) -> list[Where]:
     """Return the facts that have a symbol among their arguments."""
     groups: dict[StoredRelation, array[int]] = {}
-    for stored, row in facts:
+    for stored, row in budget.paced(facts, MATCHES_PER_YIELD):
         groups.setdefault(stored, array("I")).append(row)
     about: list[Where] = []
     for stored, rows in groups.items():
         arity, cells = stored.schema.arity, stored.relation.rows(rows)
         columns = [cells[position::arity] for position in range(arity)]
         if any(symbol in column for column in columns):
-            about += [
-                (stored, row) for row, *args in zip(rows, *columns, strict=True) if symbol in args
-            ]
+            facts_of = budget.paced(zip(rows, *columns, strict=True), MATCHES_PER_YIELD)
+            about += [(stored, row) for row, *args in facts_of if symbol in args]
     return about

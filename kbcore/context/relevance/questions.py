@@ -59,7 +59,7 @@ def goals_of_question(
     if not schemas:
         return []
     used = {word for schema in schemas for word in name_words(schema.predicate)}
-    constants = dict.fromkeys(_constants(tenant, question, used, budget))
+    constants = dict.fromkeys(constants_of(tenant, question, used, budget))
     if asker is not None and in_first_person(question, budget.yield_now):
         constants = {asker: None, **constants}
     goals = (
@@ -98,8 +98,10 @@ def _heads_of(rules: RuleSet, budget: Budget) -> Heads:
     return heads
 
 
-def _constants(tenant: Tenant, question: str, used: set[str], budget: Budget) -> Iterator[str]:
-    """Yield the longest runs of words of a question that are constants, in order."""
+def constants_of(tenant: Tenant, question: str, used: set[str], budget: Budget) -> Iterator[str]:
+    """Yield the longest runs of words of a question that are constants, in order; a word of `used`
+    is none.
+    """
     runs = [
         run.removesuffix("'s").removesuffix("\u2019s")
         for run in _runs_of(question.replace('"', " "))

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
 from kbcore.context.request import DAY, MINUTE
-from kbcore.context.text.memories import SAID, SaidText, memory_of, quotation
+from kbcore.context.text.memories import HAPPENED, SAID, SaidText, memory_of, quotation
 from kbcore.context.text.notes import notes_of
 from kbcore.context.text.phrases import NO_TEMPLATES, Templates
 from kbplanner.ir.terms import Atom
-from kbtypes.windows import Entry, GoalNote, SpanKey
+from kbtypes.windows import Entry, GoalNote, RuleInSet, SpanKey
 
 MAX_CITED = 3
 """Sources cited for one stored fact: further ones say little more."""
@@ -95,13 +95,23 @@ class _Step:
     revised: list[tuple[TextBlock, str]] = field(default_factory=list)
 
 
+def set_notes(rule_sets: Iterable[RuleInSet]) -> dict[str, str]:
+    """Return the names and versions of the rule sets of rules as text, by the text of the rule."""
+    notes: dict[str, str] = {}
+    for each in rule_sets:
+        note = f"{each.name} version {each.version}"
+        notes[each.rule] = f"{notes[each.rule]}, {note}" if each.rule in notes else note
+    return notes
+
+
 class Draft(ABC):
     """A text to which items are added and from which the last ones can be removed.
 
     `units` measures a piece of text. `goal_driven` is True if entries were selected for goals. With
     `quote`, facts with evidence are followed by the numbers of their sources, which end the text
     as far as `quote` returns them. With `numbers`, conclusions may refer to other facts of the text
-    by number. `times` is DAY or MINUTE. `remark` is noted at each entry.
+    by number. `times` is DAY or MINUTE. `remark` is noted at each entry, and
+    `rule_sets` at the rules that belong to any, by text.
     """
 
     comment = ""
@@ -122,6 +132,7 @@ class Draft(ABC):
         self._numbers = numbers
         self._minute = times == MINUTE
         self.remark = ""
+        self.rule_sets: Mapping[str, str] = {}
         self._sources: dict[SpanKey, int] = {}
         self._templates = templates
         self._goal_driven = goal_driven
@@ -223,14 +234,18 @@ class Draft(ABC):
     def _notes(self, entry: Entry) -> list[str]:
         """Return the notes about an entry."""
         remark = [self.remark] if self.remark else []
-        is_dated = self._memory(entry) is not None
+        is_event = (entry.predicate, len(entry.args)) == (HAPPENED, 4)
+        is_dated = is_event or self._memory(entry) is not None
         return [*remark, *notes_of(entry, self._time_text, dated=is_dated)]
 
     def _memory(self, entry: Entry) -> SaidText | None:
         """Return the text that an entry says was said; None for other entries."""
         if entry.predicate != SAID or entry.negated:
             return None
-        return memory_of(Atom(entry.predicate, entry.args))
+        memory = memory_of(Atom(entry.predicate, entry.args))
+        if memory is None or entry.excerpt is None:
+            return memory
+        return memory._replace(text=entry.excerpt)
 
     @abstractmethod
     def _time_text(self, at: int) -> str:
@@ -288,9 +303,10 @@ class Draft(ABC):
             source, key = self._quote(span), ("source", number)
             text = "" if source is None else quotation(source, minute=self._minute)
             known = self._blocks.get(key)
-            if known is not None and text == own:
+            is_own = text == own or item.excerpt is not None
+            if known is not None and is_own:
                 self._revise(known, "")
-            elif number >= first_new and known is None and text not in ("", own):
+            elif number >= first_new and known is None and text and not is_own:
                 yield Piece(key, TextBlock("", ""), f"{self.comment}[{number}] {text}\n")
 
     def _last_blocks(self) -> Iterator[TextBlock]:

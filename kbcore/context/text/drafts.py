@@ -23,14 +23,14 @@ from kbcore.context.text.draft import (
     TextBlock,
     no_templates,
 )
-from kbcore.context.text.memories import HAPPENED, SAID, SaidText, memory_text
+from kbcore.context.text.memories import HAPPENED, SAID, SaidText, memory_text, without_marks
 from kbcore.context.text.notes import (
-    TITLES,
     day_text,
     goal_of,
     group_of,
     iso_day_text,
     note_group,
+    rank_of,
     scope_heading,
     summarized,
     title_of,
@@ -78,7 +78,9 @@ class NaturalDraft(Draft):
         if isinstance(item, str):
             phrase = rule_phrase(item, self._templates(None))
             if phrase is not None:
-                yield Piece(("rule", item), TextBlock("Rule: ", ".\n"), phrase)
+                note = self.rule_sets.get(item)
+                end = f" ({note}).\n" if note else ".\n"
+                yield Piece(("rule", item), TextBlock("Rule: ", end), phrase)
             return
         if isinstance(item, GoalNote):
             group = note_group(item)
@@ -141,8 +143,10 @@ class NaturalDraft(Draft):
         if goal is None:
             title = title_of(group, self._goal_driven)
             title = f"{title}:\n" if title else ""
-        else:
+        elif self._goal_driven:
             title = f"Goal: {in_words(goal, self._templates(None))}\n"
+        else:  # what the query was taken to mean: not a goal of the request
+            title = ""
         yield Piece(("title", group), TextBlock("", "", title=title))
 
     def _remarks(self, note: GoalNote) -> Iterator[tuple[str, str]]:
@@ -178,7 +182,7 @@ class NaturalDraft(Draft):
         named = known is not None and known.named
         text = clause.text if named else clause.whole
         text = f"{'' if known is None else '; '}{text}{self._remarked(item)}"
-        text += reason + (_more(item) if reason else "") + marks(self._step.cited)
+        text = self._marked(text + reason + (_more(item) if reason else ""))
         is_quoted = not clause.subject and text.endswith('"')
         end = "\n" if clause.is_label or is_quoted else ".\n"
         block = TextBlock("", end, _in_scope(item))
@@ -191,7 +195,11 @@ class NaturalDraft(Draft):
         key = ("said", group_of(item), (item.scope, None), order)
         text = memory_text(memory, minute=self._minute) + self._remarked(item)
         block = TextBlock("", "\n", _in_scope(item))
-        return Piece(key, block, text + marks(self._step.cited))
+        return Piece(key, block, self._marked(text))
+
+    def _marked(self, text: str) -> str:
+        """Return a text with the numbers of its sources; nothing else in it looks like one."""
+        return text if self._quote is None else without_marks(text) + marks(self._step.cited)
 
     def _remarked(self, item: Entry) -> str:
         """Return the notes about an entry in parentheses; empty without notes."""
@@ -261,7 +269,9 @@ class FactsDraft(Draft):
         if isinstance(item, str):
             if self._goal_driven and ("rules",) not in self._blocks:
                 yield Piece(("rules",), TextBlock("% Rules\n", ""))
-            yield Piece(("rule", item), TextBlock("", "\n"), item)
+            note = self.rule_sets.get(item)
+            end = f"  % {note}\n" if note else "\n"
+            yield Piece(("rule", item), TextBlock("", end), item)
             return
         if isinstance(item, GoalNote):
             group = note_group(item)
@@ -389,14 +399,12 @@ def draft_for(
 
 
 def _written_groups(groups: dict[object, dict[object, list[TextBlock]]]) -> Iterator[TextBlock]:
-    """Yield the blocks of groups: those that were asked for in their order, the others last."""
-    for last in (False, True):
-        for group, parts in groups.items():
-            if (group in TITLES) != last:
-                continue
-            yield from parts.pop(None, ())
-            for blocks in parts.values():
-                yield from blocks
+    """Yield the blocks of groups in the order of a text, equal ones in their own order."""
+    for group in sorted(groups, key=rank_of):
+        parts = groups[group]
+        yield from parts.pop(None, ())
+        for blocks in parts.values():
+            yield from blocks
 
 
 def _min_line(entry: Entry) -> int:

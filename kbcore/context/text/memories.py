@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from kbcore.context.text.notes import day_text
+from kbcore.search.invisible import visible
 from kbplanner.ir.terms import Atom, HeadTerm
 from kbplanner.ir.values.instants import instant
 from kbplanner.syntax.printer import print_constant
@@ -16,14 +18,19 @@ SAID = "said"
 HAPPENED = "happened"
 """Predicate of an event of memory.kb: `happened(id, who, what, day)`."""
 
+MAX_TIME_CHARS = 64
+"""Longer texts are no times."""
+
 MAX_QUOTATION_CHARS = 160
 """Maximum length of a footnote; the sources of the answer have the whole text."""
 
 _NAME = re.compile(r"[\w.'@+-]+(?: [\w.'@+-]+)*")
 """A speaker that needs no quotes before the colon."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, also those that change the order of a text."""
+_MARK = re.compile(r"[\[［【〔](\s*\d[\d\s,;–-]*)[\]］】〕]")
+"""A text that reads like a citation, `[1]` or `[1, 2]`."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class SaidText(NamedTuple):
@@ -67,7 +74,14 @@ def dated_of(atom: Atom) -> Dated | None:
 
 def time_of(term: HeadTerm) -> int | None:
     """Return the time that a constant names, in epoch milliseconds; None if it names none."""
-    value = instant(term) if isinstance(term, str) else None
+    if not isinstance(term, str):
+        return None
+    return _milliseconds(term) if len(term) <= MAX_TIME_CHARS else None
+
+
+@lru_cache(maxsize=4096)
+def _milliseconds(text: str) -> int | None:
+    value = instant(text)
     if value is None:
         return None
     seconds, nanoseconds = value.moment
@@ -84,17 +98,24 @@ def memory_text(memory: SaidText, *, minute: bool = False) -> str:
 
 def quotation(memory: SaidText, *, minute: bool = False) -> str:
     """Return what was said as a footnote: on one line, and the beginning of a long text."""
-    text = memory_text(memory, minute=minute)
+    text = without_marks(memory_text(memory, minute=minute))
     if len(text) <= MAX_QUOTATION_CHARS:
         return text
     return text[:MAX_QUOTATION_CHARS].rsplit(" ", 1)[0] + " …"
 
 
-def on_one_line(text: str) -> str:
-    """Return a text without line breaks and control characters, so that it cannot pass for further
-    lines.
+def without_marks(text: str) -> str:
+    """Return a text with round brackets around numbers, so that nothing in it passes for the number
+    of a source.
     """
-    return " ".join(_CONTROL.sub(" ", text).split())
+    return _MARK.sub(r"(\1)", text)
+
+
+def on_one_line(text: str) -> str:
+    """Return a text without line breaks, control characters and invisible ones, so that it cannot
+    pass for further lines and hides nothing.
+    """
+    return " ".join(_CONTROL.sub(" ", visible(text)).split())
 
 
 def speaker_text(speaker: str) -> str:

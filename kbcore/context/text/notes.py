@@ -13,6 +13,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _YEAR_1, _YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
 """The epoch milliseconds that have a date in the usual form."""
 
+INSTRUCTION = "instruction"
+"""Predicate of standing instructions: `instruction(who, text)`."""
+
+INSTRUCTIONS = "instructions"
+"""The group of standing instructions."""
+
 CONTRADICTED = "contradicted: the opposite is known too"
 """The note at an entry whose opposite is stored or derivable."""
 
@@ -65,7 +71,7 @@ def notes_of(entry: Entry, time_text: TimeText, *, dated: bool = False) -> Itera
     """Yield the notes about a fact.
 
     A conclusion has no `since`: the facts that it depends on have it. Neither has a fact that is
-    `dated`: its text has its day.
+    `dated`, what was said and events: it has its day, and that of its storing would pass for it.
     """
     if (
         not dated
@@ -94,8 +100,13 @@ def summarized(entry: Entry) -> tuple[str, int] | None:
 
 
 def group_of(entry: Entry) -> str:
-    """Return the group of an entry: the text of its goal after `goal `, or its role."""
-    return entry.role if entry.goal is None else f"goal {entry.goal}"
+    """Return the group of an entry: the text of its goal after `goal `, INSTRUCTIONS, or its
+    role.
+    """
+    if entry.goal is not None:
+        return f"goal {entry.goal}"
+    is_standing = entry.predicate == INSTRUCTION and len(entry.args) == 2 and not entry.negated
+    return INSTRUCTIONS if is_standing and entry.role == MATCH else entry.role
 
 
 def note_group(note: GoalNote) -> str:
@@ -110,7 +121,18 @@ def goal_of(group: str) -> str | None:
 
 def title_of(group: str, goal_driven: bool) -> str:
     """Return the heading of a group without a goal, empty for one that needs none."""
+    if group == INSTRUCTIONS:
+        return "Standing instructions" if goal_driven else ""
     return TITLES.get(group, MATCHES if goal_driven else "")
+
+
+def rank_of(group: object) -> int:
+    """Return the place of the group of an entry in a text: standing instructions, what goals ask
+    for, what matches, then the others.
+    """
+    if group == INSTRUCTIONS:
+        return 0
+    return 3 if group in TITLES else 2 if group == MATCH else 1
 
 
 def scope_heading(entry: Entry) -> str:

@@ -18,13 +18,14 @@ from kbcore.context.text.memories import SAID, dated_of, time_of
 from kbcore.context.text.notes import day_text, is_low
 from kbcore.context.text.verbs import PAST, THIRD_PERSON
 from kbplanner.errors import KBError
-from kbplanner.ir.operators import ARITHMETIC, COMPARISONS
+from kbplanner.ir.operators import ARITHMETIC, COMPARISONS, OPPOSITE
 from kbplanner.ir.phrases import Phrase
 from kbplanner.ir.terms import (
     Aggregate,
     Apply,
     Atom,
     BodyItem,
+    Comparison,
     Expr,
     Extremum,
     HeadTerm,
@@ -32,8 +33,9 @@ from kbplanner.ir.terms import (
     Rule,
     Variable,
 )
+from kbplanner.ir.values.numbers import is_number
 from kbplanner.syntax.parser import parse_program, parse_rule
-from kbplanner.syntax.printer import print_constant, print_item, print_term
+from kbplanner.syntax.printer import print_constant, print_expression, print_item, print_term
 from kbplanner.syntax.statements import FactStatement
 from kbplanner.syntax.textform import body_from_text
 
@@ -139,11 +141,15 @@ def _sentence_of(atom: Atom, templates: Templates, names: Names) -> AtomWords | 
     if declared is not None:
         text = declared.text if atom.positive else declared.negative
         if text is None:
-            return None
+            return _verb_sentence(atom, terms)
         filled = _SLOT.sub(lambda slot: terms[int(slot[1])], text)
         if text.startswith("{0} "):
             return AtomWords(terms[0], filled[len(terms[0]) + 1 :])
         return AtomWords("", filled)
+    return _verb_sentence(atom, terms)
+
+
+def _verb_sentence(atom: Atom, terms: Sequence[str]) -> AtomWords | None:
     phrase = verb_phrase(atom.predicate, len(atom.args), atom.positive)
     return None if phrase is None else AtomWords(terms[0], " ".join((phrase, *terms[1:])))
 
@@ -168,6 +174,21 @@ def label_name(predicate: str) -> str:
     """Return a predicate as it stands in a label: `allergic to`."""
     return " ".join(words(predicate)) or print_constant(predicate)
 
+
+_COMPARISON_WORDS = {
+    "!=": "is not",
+    "<": "is less than",
+    "<=": "is at most",
+    ">": "is more than",
+    ">=": "is at least",
+}
+_TIME_WORDS = {
+    "!=": "is not",
+    "<": "is before",
+    "<=": "is on or before",
+    ">": "is after",
+    ">=": "is on or after",
+}
 
 _AGGREGATES = {
     "count": "the number of",
@@ -252,10 +273,22 @@ def _body(text: str) -> tuple[BodyItem, ...]:
 
 def _item_words(item: BodyItem, templates: Templates, names: Names = NO_NAMES) -> str:
     if not isinstance(item, Literal):
-        left, right = _named(item.left, names), _named(item.right, names)
-        return print_item(replace(item, left=left, right=right))
+        named = replace(item, left=_named(item.left, names), right=_named(item.right, names))
+        return _comparison_words(named) or print_item(named)
     clause = clause_of(item.atom, templates, names).whole
     return f"{UNKNOWN} {clause}" if item.negated else clause
+
+
+def _comparison_words(item: Comparison) -> str | None:
+    """Return a comparison in words, `34 is at least 18`; None for a computation and other tests."""
+    op = OPPOSITE.get(item.op, "") if item.negated else item.op
+    times = (
+        isinstance(item.left, str) and time_of(item.left) is not None and not is_number(item.left)
+    )
+    phrase = (_TIME_WORDS if times else _COMPARISON_WORDS).get(op)
+    if phrase is None:
+        return None
+    return f"{print_expression(item.left)} {phrase} {print_expression(item.right)}"
 
 
 def reason_text(premises: Sequence[str], templates: Templates = NO_TEMPLATES) -> str:
@@ -348,9 +381,24 @@ def _named(expr: Expr, names: Names) -> Expr:
 
 
 def is_obvious(premise: str) -> bool:
-    """Return whether a premise says only that two different constants differ."""
-    left, operator, right = premise.partition(" != ")
-    return bool(operator) and left != right and not {'"', "'", " "} & {*left, *right}
+    """Return whether a premise says only that two different constants differ, that a number is
+    above or below 0, or in which order two names stand, which rules ask for to name a pair once.
+    """
+    if not any(op in premise for op in (" != ", " < ", " <= ", " > ", " >= ")):
+        return False
+    body = _body(premise)
+    if len(body) != 1 or isinstance(body[0], Literal) or body[0].negated:
+        return False
+    op, left, right = body[0].op, body[0].left, body[0].right
+    if not isinstance(left, str) or not isinstance(right, str):
+        return False
+    if op == "!=":
+        return left != right
+    if op not in _COMPARISON_WORDS:
+        return False
+    if is_number(left) and is_number(right):
+        return "0" in (left, right)
+    return time_of(left) is None or time_of(right) is None
 
 
 @lru_cache(maxsize=1024)

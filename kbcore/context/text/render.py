@@ -18,7 +18,7 @@ from kbcore.context.removed import (
     Removal,
 )
 from kbcore.context.request import DAY, FACTS
-from kbcore.context.text.draft import Draft, Item, TemplatesOf, no_templates
+from kbcore.context.text.draft import Draft, Item, TemplatesOf, no_templates, set_notes
 from kbcore.context.text.drafts import NaturalDraft, draft_for
 from kbcore.context.window import is_absence
 from kbtypes.windows import MATCH, Entry, Window
@@ -46,6 +46,7 @@ def render(
     rules. It is empty for an empty window and ends without a line break.
     """
     draft = draft_for(text_format, goal_driven=window.goal_driven, templates=templates, times=times)
+    draft.rule_sets = set_notes(window.rule_sets or ())
     asked = [entry for entry in window.entries if entry.goal is not None]
     others = [entry for entry in window.entries if entry.goal is None]
     items: list[Item] = [*asked, *window.notes, *others, *window.rules]

@@ -31,7 +31,7 @@ from kbcore.state.episodes.purges import PurgeRecord
 from kbcore.state.facts import AssertOutcome, Fact, Row
 from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
-from kbcore.timestamps import iso_text
+from kbcore.timestamps import time_text
 from kbcore.upkeep.purge import (
     NamedScope,
     PurgedGoal,
@@ -48,6 +48,9 @@ from kbplanner.pacing import YieldNow
 from kbplanner.syntax.printer import print_atom
 from kbtypes.episodes import CorrectOutcome, Episode
 from kbtypes.results import TruthChange
+
+FACTS_PER_YIELD = 200
+"""Facts read between two calls of `yield_now`: about a millisecond."""
 
 CORRECTS = "corrects"
 """Key of the metadata of a corrected fact: what it replaces, and why."""
@@ -199,7 +202,7 @@ class Corrections(EpisodeMethods, ABC):
                 raise InvalidInput.at(
                     "since",
                     f"must be after the beginning of {print_atom(old)}, which is"
-                    f" {_time_text(before['validFrom'])}",
+                    f" {time_text(before['validFrom'])}",
                 )
             unchanged = self._unchanged(old, args, new.scope, before)
 
@@ -245,8 +248,8 @@ class Corrections(EpisodeMethods, ABC):
             nonlocal plan
             plan = plan_purge(tenant, target, budget, goals)
             rows[:] = plan.rows(tenant, limit)
-            parts[:] = purge_records(tenant, plan)
-            names[:] = _retractions(parts) if plan.fact_count <= MAX_PREVIEWED else []
+            parts[:] = purge_records(tenant, plan, budget)
+            names[:] = _retractions(parts, budget) if plan.fact_count <= MAX_PREVIEWED else []
 
         self._evaluated(select, request_limits)
         preview = TruthPreview(truncated=plan.fact_count > len(names))
@@ -420,17 +423,10 @@ class Corrections(EpisodeMethods, ABC):
         return check
 
 
-def _retractions(parts: Sequence[tuple[Any, ...]]) -> list[RetractFact]:
+def _retractions(parts: Sequence[tuple[Any, ...]], budget: Budget) -> list[RetractFact]:
     return [
-        RetractFact(fact.predicate, fact.args, fact.positive, fact.scope)
+        RetractFact(rows.predicate, fact.args, rows.positive, rows.scope)
         for part in parts
         for rows in part
-        for fact in rows.facts()
+        for fact in map(rows.fact, budget.paced(range(len(rows)), FACTS_PER_YIELD))
     ]
-
-
-def _time_text(at: int) -> str:
-    try:
-        return iso_text(at)
-    except OverflowError:
-        return f"epoch millisecond {at}"

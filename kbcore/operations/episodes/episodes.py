@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kbcore.errors import AlreadyExists, InvalidInput, NotFound, TooLarge
@@ -40,12 +40,13 @@ class AddedEpisode:
 @dataclass(frozen=True, slots=True)
 class Supports:
     """Episodes to store with facts, facts whose evidence is added if they are stored already, and
-    stored facts that end.
+    stored facts that end. Nothing is stored if `check` raises on the state at the write.
     """
 
     episodes: tuple[NewEpisode, ...] = ()
     known: tuple[Fact, ...] = ()
     ended: tuple[EndedFact, ...] = ()
+    check: Callable[[], None] | None = None
 
 
 class EpisodeMethods(TenantHandle):
@@ -71,11 +72,7 @@ class EpisodeMethods(TenantHandle):
         new = self._new_episode(speaker, text, at, session, id)
 
         def check() -> None:
-            known = self._read_tenant().episodes.get(new.id)
-            if known is not None and not new.is_same(known):
-                raise AlreadyExists(
-                    f"the episode '{new.id}' has another content", {"episode": new.id}
-                )
+            refuse_other_content(new, self._read_tenant().episodes.get(new.id))
 
         check()
         if self._read_tenant().episodes.get(new.id) is not None:
@@ -209,6 +206,12 @@ class EpisodeMethods(TenantHandle):
                     spans = spans[: max(len(spans) - excess, 0)]
                 checked.append(fact if spans == fact.evidence else replace(fact, evidence=spans))
         return checked
+
+
+def refuse_other_content(new: NewEpisode, known: Episode | None) -> None:
+    """Raise AlreadyExists if the stored episode of the id of a new one has another content."""
+    if known is not None and not new.is_same(known):
+        raise AlreadyExists(f"the episode '{new.id}' has another content", {"episode": new.id})
 
 
 _DEPENDS = Depends(frozenset((EPISODES,)), frozenset(), False)

@@ -117,11 +117,13 @@ class FactPattern:
                 pattern = goal_pattern(args, tenant.engine.find)
                 if len(args) != schema.arity or pattern is None:
                     continue
-                rows, ids = stored.relation.match(pattern, hidden=True)
-                texts = tenant.engine.texts(rows)
-                for index in budget.paced(range(len(ids))):
-                    arguments = tuple(texts[index * schema.arity : (index + 1) * schema.arity])
-                    yield partition.name, schema.predicate, arguments, schema.positive
+                rows, ids = stored.relation.match(pattern, hidden=True, yield_now=budget.yield_now)
+                arity = schema.arity
+                for part in budget.slices(len(ids)):
+                    texts = tenant.engine.texts(rows[part.start * arity : part.stop * arity])
+                    for at in range(0, len(part) * arity, arity) if arity else (0,):
+                        arguments = tuple(texts[at : at + arity])
+                        yield partition.name, schema.predicate, arguments, schema.positive
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class EarlierReads(TenantHandle):
             )
         earlier = cast("Services", EarlierServices(services, tenant, instant))
         handle = type(self)(earlier, database, name, self._caller)
-        handle.instant = instant
+        handle.instant, handle.present = instant, services
         return handle
 
     def earlier_changes(self, since: int | Place, upto: int) -> Iterator[Committed]:

@@ -27,6 +27,7 @@ from kbcore.state.changes import (
     ChangeCatalog,
     ChangeSet,
     Declare,
+    DeployRuleSet,
     DropScope,
     EndFacts,
     EvictFacts,
@@ -218,11 +219,7 @@ class LogReplay:
     def _inverse(self, change: LoggedChange, changes: ChangeSet, seq: int) -> Undone:
         tenant = self._states.tenant(change.at)
         scopes_before = set(tenant.scopes())
-        wide = {
-            each.scope if isinstance(each, DropScope) else each.target
-            for each in changes.changes
-            if isinstance(each, ForkScope | DropScope | MergeScope)
-        }
+        wide = _scopes_changed_whole(changes)
         names = named_facts(tenant, changes.changes) | self._everything(tenant, wide)
         before = _rows_of(tenant, names)
         rules_before = _rules(tenant)
@@ -290,6 +287,15 @@ class LogReplay:
             ) from error
 
 
+def _scopes_changed_whole(changes: ChangeSet) -> set[str | None]:
+    """Return the scopes that a change set forks, merges or drops."""
+    return {
+        change.scope if isinstance(change, DropScope) else change.target
+        for change in changes.changes
+        if isinstance(change, ForkScope | DropScope | MergeScope)
+    }
+
+
 def _inverse_facts(
     gone: Sequence[FactKey],
     again: Sequence[FactKey],
@@ -317,6 +323,12 @@ def _check_kinds(changes: ChangeSet, seq: int) -> None:
             "a purge cannot be undone: its text is removed from the log",
             {"reason": "purged", "commitSeq": seq},
         )
+    for change in changes.changes:
+        if isinstance(change, DeployRuleSet):
+            raise Conflict(
+                f"a deployment is not undone; roll the rule set '{change.name}' back",
+                {"reason": "ruleSet", "commitSeq": seq, "name": change.name},
+            )
     if changes.of_catalog:
         raise Conflict(
             "a change of a whole tenant or database cannot be undone",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 
 from kbcore.state.changes import (
     AddEpisodes,
@@ -12,15 +13,17 @@ from kbcore.state.changes import (
     RemovedFacts,
     RestoreFacts,
 )
-from kbcore.state.episodes.evidence import evidence_of, union, with_evidence
+from kbcore.state.episodes.erased import ErasedEpisode
+from kbcore.state.episodes.evidence import Span, evidence_of, union, with_evidence
 from kbcore.state.episodes.purges import PurgeRecord
 from kbcore.state.facts import FactRows
 from kbcore.state.merging.sides import ConflictingFact
-from kbcore.state.partition import StoredRelation, located
+from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import YieldNow, paced
+from kbtypes.episodes import Episode
 
 UNKNOWN = float("nan")
 
@@ -67,15 +70,41 @@ def purge(
         _remove(tenant, rows, delta, number, yield_now)
         for rows in paced(change.rows, yield_now, 20)
     )
-    episodes = tenant.episodes.remove(change.episodes)
+    _note_places(tenant, change, yield_now)
+    episodes = tenant.episodes.remove(change.episodes, yield_now)
     if episodes:
-        _forget_evidence(tenant, {episode.id for episode in episodes}, yield_now)
+        _forget_evidence(tenant, {episode.id for episode in paced(episodes, yield_now)}, yield_now)
     if change.goals:
         tenant.subscriptions.remove(change.goals)
     tenant.answered.forget_texts()
     tenant.purges.note(PurgeRecord(change.id, change.by, delta.at, delta.seq, facts, len(episodes)))
     delta.details["purgedFacts"] = delta.details.get("purgedFacts", 0) + facts
     delta.details["purgedEpisodes"] = delta.details.get("purgedEpisodes", 0) + len(episodes)
+
+
+def _note_places(tenant: Tenant, change: PurgeMemory, yield_now: YieldNow) -> None:
+    """Note the places of the episodes that a purge removes in their sessions."""
+    ids = paced(change.episodes, yield_now)
+    removed = {id: known for id in ids if (known := tenant.episodes.get(id))}
+    if not removed:
+        return
+    places: dict[str | None, dict[int, Episode]] = {}
+    indexes: dict[str | None, int] = {}
+    earlier: dict[str | None, Mapping[int, ErasedEpisode]] = {}
+    for each in paced(removed.values(), yield_now, EPISODES_PER_YIELD):
+        if each.session not in places:
+            places[each.session], indexes[each.session] = {}, 0
+            earlier[each.session] = tenant.erased.in_session(each.session)
+    for episode in paced(tenant.episodes, yield_now, EPISODES_PER_YIELD):
+        session = episode.session
+        if session not in indexes:
+            continue
+        while indexes[session] in earlier[session]:
+            indexes[session] += 1
+        if episode.id in removed:
+            places[session][indexes[session]] = episode
+        indexes[session] += 1
+    tenant.erased.add(change.id, places, yield_now)
 
 
 def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, yield_now: YieldNow) -> int:
@@ -105,12 +134,15 @@ def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, yield_no
 def _forget_evidence(tenant: Tenant, episodes: set[str], yield_now: YieldNow) -> None:
     """Remove the spans of episodes from the evidence of all facts."""
     for _, stored in tenant.stored():
-        for row, metadata in paced(list(stored.metadata.items()), yield_now, FACTS_PER_YIELD):
+        left: dict[RowKey, list[Span]] = {}
+        for row, metadata in paced(stored.metadata.items(), yield_now, FACTS_PER_YIELD):
             spans = evidence_of(metadata)
-            left = [span for span in spans if span["episode"] not in episodes]
-            if len(left) < len(spans):
-                stored.describe(row, with_evidence(metadata, left))
-                tenant.changed(0, stored)
+            others = [span for span in spans if span["episode"] not in episodes]
+            if len(others) < len(spans):
+                left[row] = others
+        for row, others in paced(left.items(), yield_now, FACTS_PER_YIELD):
+            stored.describe(row, with_evidence(stored.metadata[row], others))
+            tenant.changed(0, stored)
 
 
 def restore_facts(tenant: Tenant, change: RestoreFacts, delta: Delta, yield_now: YieldNow) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import orjson
 
 from kbcore.state.episodes.text_sizes import entry_bytes
+from kbplanner.pacing import YieldNow, go_on, paced
 from kbtypes.episodes import Episode
 
 ID_DIGITS = 24
@@ -18,6 +19,9 @@ ID_DIGITS = 24
 ID_PREFIX = "ep-"
 
 MAX_SPEAKER_CHARS = 256
+
+EPISODES_PER_YIELD = 200
+"""Episodes removed between two calls of `yield_now`: less than a millisecond."""
 
 
 def episode_bytes(episode: Episode) -> int:
@@ -127,13 +131,13 @@ class StoredEpisodes:
         self.version += 1
         return True
 
-    def remove(self, ids: Iterable[str]) -> list[Episode]:
+    def remove(self, ids: Iterable[str], yield_now: YieldNow = go_on) -> list[Episode]:
         """Remove episodes and return those that existed."""
-        popped = (self._known.pop(id, None) for id in ids)
+        popped = (self._known.pop(id, None) for id in paced(ids, yield_now, EPISODES_PER_YIELD))
         removed = [episode for episode in popped if episode is not None]
         self.version += len(removed)
-        self._bytes -= sum(map(episode_bytes, removed))
-        self._speakers -= Counter(episode.speaker for episode in removed)
+        self._bytes -= sum(map(episode_bytes, paced(removed, yield_now, EPISODES_PER_YIELD)))
+        self._speakers -= Counter(episode.speaker for episode in paced(removed, yield_now))
         if removed:
             self._order = None  # made again when it is needed: episodes are seldom removed
         return removed

@@ -11,14 +11,21 @@ from kbtypes.episodes import Episode
 MAX_QUOTED_CHARS = 2000
 """Maximum length of the quotation of a span; a longer span is cut and marked as `truncated`."""
 
+MAX_QUOTED_CHARS_OF_FACT = 20_000
+"""Maximum length of all quotations of a fact; those after it are marked as `truncated` too."""
+
 Quotation = dict[str, Any]
 """A span as JSON with its text: `episode`, `start`, `end`, `text`, `speaker` and `at`."""
 
 
-def quoted(span: Mapping[str, Any], episode: Episode) -> Quotation:
-    """Return a span with its text, its speaker and its time (epoch milliseconds)."""
+def quoted(
+    span: Mapping[str, Any], episode: Episode, max_chars: int = MAX_QUOTED_CHARS
+) -> Quotation:
+    """Return a span with its text of at most `max_chars` characters, its speaker and its time
+    (epoch milliseconds).
+    """
     start, end = span.get("start", 0), span.get("end", episode.length)
-    stop = min(end, start + MAX_QUOTED_CHARS)
+    stop = min(end, start + max_chars)
     quotation: Quotation = {
         "episode": episode.id,
         "start": start,
@@ -33,9 +40,17 @@ def quoted(span: Mapping[str, Any], episode: Episode) -> Quotation:
 
 
 def quoted_all(spans: Iterable[Mapping[str, Any]], episodes: StoredEpisodes) -> list[Quotation]:
-    """Return spans with their text, without those of episodes that do not exist any more."""
-    known = ((span, episodes.get(span["episode"])) for span in spans)
-    return [quoted(span, episode) for span, episode in known if episode is not None]
+    """Return the spans of a fact with their text, without those of episodes that do not exist any
+    more.
+    """
+    quotations: list[Quotation] = []
+    left = MAX_QUOTED_CHARS_OF_FACT
+    for span in spans:
+        episode = episodes.get(span["episode"])
+        if episode is not None:
+            quotations.append(quoted(span, episode, min(left, MAX_QUOTED_CHARS)))
+            left -= len(quotations[-1]["text"])
+    return quotations
 
 
 class Sources:

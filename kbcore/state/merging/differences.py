@@ -282,20 +282,28 @@ def _judge(
         setattr(pair, name, flat(unlimited))
     for start in paced(range(0, len(keys), FACTS_PER_YIELD), yield_now, 1):
         part = slice(start, start + FACTS_PER_YIELD)
-        compared = (
-            _counted(pair.source, here[part], keys[part], validity),
-            _counted(pair.target, there[part], keys[part], validity),
-        )
-        for key, mine, other in zip(keys[part], *compared, strict=True):
-            if mine is not None and other is not None:
-                if mine == other:
-                    pair.equal += 1
-                else:
-                    pair.modified.extend(key or (0,))
-            elif mine is not None:
-                pair.only_source.extend(key or (0,))
-            elif other is not None:
-                pair.only_target.extend(key or (0,))
+        source = _counted(pair.source, here[part], keys[part], validity)
+        target = _counted(pair.target, there[part], keys[part], validity)
+        _add_facts(pair, keys[part], source, target)
+
+
+def _add_facts(
+    pair: OneSign,
+    keys: Sequence[RowKey],
+    source: Sequence[tuple[object, ...] | None],
+    target: Sequence[tuple[object, ...] | None],
+) -> None:
+    """Add facts to a pair, from what `_counted` returns for both sides."""
+    for key, mine, other in zip(keys, source, target, strict=True):
+        if mine is not None and other is not None:
+            if mine == other:
+                pair.equal += 1
+            else:
+                pair.modified.extend(key or (0,))
+        elif mine is not None:
+            pair.only_source.extend(key or (0,))
+        elif other is not None:
+            pair.only_target.extend(key or (0,))
 
 
 def _counted(

@@ -64,6 +64,8 @@ def _fork(tenant: Tenant, change: ForkScope, delta: Delta, yield_now: YieldNow) 
     declarations = () if change.source is None else rules.declarations_of(change.source)
     for declared in paced(declarations, yield_now, RULES_PER_YIELD):
         rules.declare(replace(declared.declaration, scope=change.target))
+    if change.source is not None and tenant.rule_sets:
+        tenant.writable_rule_sets().fork(change.source, change.target, yield_now)
     tenant.plan_version += 1
 
 
@@ -80,6 +82,8 @@ def _drop(tenant: Tenant, scope: str, delta: Delta, yield_now: YieldNow) -> int:
     for declared in paced(rules.declarations_of(scope), yield_now, RULES_PER_YIELD):
         rules.withdraw(scope, declared.id)
         delta.declarations_removed.append(declared)
+    if tenant.rule_sets:
+        tenant.writable_rule_sets().drop_scope(scope, yield_now)
     return facts
 
 

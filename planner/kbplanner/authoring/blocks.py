@@ -1,5 +1,7 @@
 """Test blocks of rule files: `test "name" { fact(a). ?- p(?x) = [b, c]. }`, and fixtures.
 
+A fixture is a block of facts, or a file: `fixture "name" from "facts.csv" as fact.`
+
 A text with blocks is read in two parts: the blocks here, and the rest by the parser of the
 language, in a copy in which white space stands for the blocks. So both keep their positions.
 """
@@ -9,19 +11,32 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.terms import BodyItem, Variable
+from kbplanner.ir.values.instants import instant, milliseconds
 from kbplanner.pacing import YieldNow, go_on, may_have, paced
 from kbplanner.syntax.diagnostics import Diagnostic, Problem, syntax_error
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.parser import Parsed, parse_clause, parse_valid
 from kbplanner.syntax.reader import StatementReader, report_problems
-from kbplanner.syntax.scanner import Token, block_header_size, scan_block, scan_statement
+from kbplanner.syntax.scanner import (
+    Token,
+    block_header_size,
+    file_fixture_size,
+    scan_block,
+    scan_statement,
+)
 from kbplanner.syntax.statements import FactStatement, GoalStatement, Statement, TextSpan
 
 MAX_ERRORS = 1000
+
+TABLES, JSON_LINES = (".csv", ".tsv"), ".jsonl"
+"""Endings of the names of files that fixtures are read from."""
+
+FIXTURE_PATH = re.compile(r"[^/\\:\x00-\x1f][^\\:\x00-\x1f]*")
+"""Paths that begin at no root of any system."""
 
 _BLOCK = re.compile(r"(?:^|[\s.}/])(?:test|fixture)\b")
 _EXPECTED = 'a test has facts and queries: "fact(a).", "?- p(?x) = [b, c].", "?- not p(d)."'
@@ -47,8 +62,22 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
+class FixtureFile:
+    """The file of a fixture: its path in the folder of the test file, and the predicate of all rows
+    of a CSV file; None: the first cell of a row is the predicate.
+    """
+
+    path: str
+    predicate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TestBlock:
-    """A test or a fixture: its facts as text, its queries, and the fixtures that it uses."""
+    """A test or a fixture: its facts as text, its queries, and the fixtures that it uses.
+
+    `file` is the file of a fixture that is read from one. `at` is the instant of the test in epoch
+    milliseconds, None for the present.
+    """
 
     kind: str
     name: str
@@ -57,6 +86,8 @@ class TestBlock:
     facts: tuple[FactStatement, ...] = ()
     facts_text: str = ""
     expectations: tuple[Expectation, ...] = ()
+    at: int | None = None
+    file: FixtureFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +131,7 @@ def read_source(
     parsed = parse_valid(program, limits, max_errors=max_errors, yield_now=yield_now)
     errors = [*parsed.errors, *reader.errors][:max_errors]
     names = parsed.unread_names | reader.unread_names
-    return BlockSource(program, Parsed(parsed.statements, errors, names), blocks)
+    return BlockSource(program, replace(parsed, errors=errors, unread_names=names), blocks)
 
 
 def checked_source(text: str, limits: Limits = DEFAULT_LIMITS) -> BlockSource:
@@ -132,9 +163,16 @@ class _BlockReader:
             tokens, end = scan_statement(self._text, position, self._yield_now)
             if not tokens:
                 return
-            first = next((at for at in range(len(tokens)) if block_header_size(tokens, at)), None)
+            first = next((at for at in range(len(tokens)) if _begins_block(tokens, at)), None)
             if first is None:
                 position = end
+                continue
+            if size := file_fixture_size(tokens, first):
+                own = tokens[first : first + size]
+                position = own[-1].end
+                self._ranges.append((own[0].start, position))
+                if (fixture := self._file_fixture(own)) is not None:
+                    yield fixture
                 continue
             header = tokens[first : first + block_header_size(tokens, first)]
             statements, close, position = scan_block(self._text, header[-1].end, self._yield_now)
@@ -143,6 +181,31 @@ class _BlockReader:
                 message, hint = "the block has no end", 'add "}" after its last statement'
                 self._report("unclosed-bracket", message, hint, header[-1])
             yield self._block(header, statements)
+
+    def _file_fixture(self, tokens: list[Token]) -> TestBlock | None:
+        """Return a fixture that is read from a file; None if it has a mistake."""
+        lowering = Lowering(self._text, self._limits, self._yield_now)
+        parts = [lowering.text(token) for token in tokens if token.type in ("STRING", "IDENT")]
+        _, name, _, *rest = parts
+        problem = None
+        if tokens[-1].type != "_END" or len(rest) not in (1, 3):
+            problem = "expected the path of a file in quotes, as and a predicate, and a period"
+        elif not FIXTURE_PATH.fullmatch(rest[0]) or ".." in rest[0].split("/"):
+            problem = "the file of a fixture is in the folder of the test file, or in one below"
+        elif not rest[0].endswith((*TABLES, JSON_LINES)):
+            problem = f"the name of the file ends in {', '.join((*TABLES, JSON_LINES))}"
+        elif len(rest) == 3 and rest[0].endswith(JSON_LINES):
+            problem = "each line of a file of JSON lines has its own predicate"
+        elif len(rest) == 3 and (wrong := self._limits.predicate_problem(rest[2])):
+            problem = wrong
+        self._report_problems(lowering.problems)
+        if problem is not None:
+            hint = 'such as fixture "orders" from "orders.csv" as order.'
+            self._report("bad-test", problem, hint, tokens[0], tokens[-1])
+        if problem is not None or lowering.problems:
+            return None
+        file = FixtureFile(rest[0], rest[2] if len(rest) == 3 else None)
+        return TestBlock("fixture", name, self._span(tokens[0].start, tokens[1].end), file=file)
 
     def program(self) -> str:
         """Return the text with white space for the blocks."""
@@ -167,7 +230,12 @@ class _BlockReader:
                 message = "a fixture has facts only" if kind == "fixture" else _EXPECTED
                 self._report("bad-test", message, None, tokens[0], tokens[-1])
         lowering = Lowering(self._text, self._limits, self._yield_now)
-        name, *fixtures = (lowering.text(token) for token in header if token.type == "STRING")
+        at = self._instant(header, lowering)
+        name, *fixtures = (
+            lowering.text(token)
+            for number, token in enumerate(header)
+            if token.type == "STRING" and header[number - 1].value != "at"
+        )
         self._report_problems(lowering.problems)
         if kind == "test" and not any(tokens[0].type == "_GOAL" for tokens in statements):
             message, hint = "the test has no query", 'add one, such as "?- p(?x) = [b, c]."'
@@ -179,8 +247,24 @@ class _BlockReader:
         )
         span = self._span(header[0].start, header[1].end)
         return TestBlock(
-            kind, name, span, tuple(fixtures), tuple(facts), facts_text, tuple(expectations)
+            kind, name, span, tuple(fixtures), tuple(facts), facts_text, tuple(expectations), at
         )
+
+    def _instant(self, header: Sequence[Token], lowering: Lowering) -> int | None:
+        """Return the instant after `at` in the header of a test, in epoch milliseconds."""
+        token = header[3] if header[2].value == "at" else None
+        if token is None:
+            return None
+        named = instant(lowering.text(token)) if token.type == "STRING" else None
+        if header[0].value == "fixture":
+            message = "a fixture has no time; write it at the tests that use the fixture"
+            self._report("bad-test", message, None, header[2], token)
+        elif named is None:
+            message, hint = "expected a date or an instant after at", 'such as "2026-03-01"'
+            self._report("bad-test", message, hint, token)
+        else:
+            return milliseconds(named)
+        return None
 
     def _statement(self, tokens: list[Token]) -> Statement | Expectation | None:
         if tokens[0].type != "_GOAL":
@@ -274,6 +358,10 @@ class _BlockReader:
         self._yield_now()
         room = self._max_errors - len(self.errors)
         self.errors += report_problems(self._text, problems[:room])
+
+
+def _begins_block(tokens: list[Token], at: int) -> bool:
+    return bool(block_header_size(tokens, at) or file_fixture_size(tokens, at))
 
 
 def _answers(tokens: Sequence[Token], lowering: Lowering) -> tuple[tuple[str, ...], ...] | None:

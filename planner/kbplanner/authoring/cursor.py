@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kbplanner.ir.inputs import INPUT
 from kbplanner.syntax.scanner import OPERAND_END, Token, scan_statement
 
 _WORD = re.compile(r"\?\w*$|[^\W\d_][\w:-]*$|\d+$|$")
@@ -18,7 +19,8 @@ class TextCursor:
     `word` is the beginning of the word before the cursor. `argument` is the predicate and the index
     of the argument that the cursor is in. `variables` are those of the statement so far, with their
     question marks. `takes_atom` is True where an atom may begin, `takes_rule` where the name of a
-    rule does, behind `because @`.
+    rule does, behind `because @`, `takes_declaration` where the word of a declaration does, behind
+    `@`, and `takes_type` where the type of an argument of an input does.
     """
 
     word: str
@@ -26,6 +28,8 @@ class TextCursor:
     variables: tuple[str, ...]
     takes_atom: bool
     takes_rule: bool = False
+    takes_declaration: bool = False
+    takes_type: bool = False
 
 
 def cursor_at(before: str) -> TextCursor:
@@ -38,7 +42,15 @@ def cursor_at(before: str) -> TextCursor:
     takes_rule = last == "_AT" and len(tokens) > 1 and tokens[-2].value == "because"
     takes_atom = argument is None and last not in OPERAND_END and last != "_AT"
     variables = dict.fromkeys(token.value for token in tokens if token.type == "VAR")
-    return TextCursor(word, argument, tuple(variables), takes_atom, takes_rule)
+    takes_declaration = last == "_AT" and len(tokens) == 1
+    is_input = len(tokens) > 1 and tokens[0].type == "_AT" and tokens[1].value == INPUT
+    name, colon, beginning = word.rpartition(":")
+    takes_type = is_input and argument is not None and (last == "_COLON" or bool(name))
+    if takes_type and colon:
+        word = beginning
+    return TextCursor(
+        word, argument, tuple(variables), takes_atom, takes_rule, takes_declaration, takes_type
+    )
 
 
 def _last_statement(text: str) -> list[Token]:

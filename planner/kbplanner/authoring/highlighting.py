@@ -10,8 +10,15 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
+from kbplanner.ir.inputs import TYPES
 from kbplanner.ir.operators import EXTREMA
-from kbplanner.syntax.scanner import Token, block_header_size, scan_statement
+from kbplanner.syntax.reader import STRICT
+from kbplanner.syntax.scanner import (
+    Token,
+    block_header_size,
+    file_fixture_size,
+    scan_statement,
+)
 
 
 class TextKind(Enum):
@@ -113,19 +120,35 @@ def _kinds(tokens: list[Token]) -> list[TextKind]:
         following = tokens[at + 1].type if at < last else ""
         previous = tokens[at - 1].type if at else ""
         depth += (token.type == "_LSQB") - (token.type == "_RSQB")
-        if token.type in ("IDENT", "STRING") and following == "_LPAR":
-            kinds[at] = TextKind.PREDICATE
-        elif token.type in ("IDENT", "STRING") and previous == "_AT":
-            kinds[at] = TextKind.RULE_NAME if following != "IDENT" else TextKind.KEYWORD
-        elif token.type == "IDENT" and depth > 0 and following == "EQ":
-            kinds[at] = TextKind.KEY
-        elif token.type == "IDENT" and _is_keyword(token.value, following):
-            kinds[at] = TextKind.KEYWORD
-        elif token.value in ("{", "}"):
-            kinds[at] = TextKind.PUNCTUATION
+        kinds[at] = _kind_in_place(token, previous, following, depth > 0) or kinds[at]
         if size := block_header_size(tokens[at:]):
             _mark_header(tokens, kinds, at, size)
+        if size := file_fixture_size(tokens, at):
+            _mark_header(tokens, kinds, at, min(size, 5))
+            if size > 5:
+                kinds[at + 5] = TextKind.PREDICATE
     return kinds
+
+
+def _kind_in_place(
+    token: Token, previous: str, following: str, is_in_list: bool
+) -> TextKind | None:
+    """Return the kind that a token has between its neighbours, None for the kind of its type."""
+    if token.type in ("IDENT", "STRING"):
+        if following == "_LPAR":
+            return TextKind.PREDICATE
+        if previous == "_AT":
+            is_word = following == "IDENT" or (token.value == STRICT and following == "_END")
+            return TextKind.KEYWORD if is_word else TextKind.RULE_NAME
+    if token.value in TYPES and previous == "_COLON" and following in ("_COMMA", "_RPAR"):
+        return TextKind.KEYWORD
+    if token.type == "IDENT" and is_in_list and following == "EQ":
+        return TextKind.KEY
+    if token.type == "IDENT" and _is_keyword(token.value, following):
+        return TextKind.KEYWORD
+    if token.value in ("{", "}"):
+        return TextKind.PUNCTUATION
+    return None
 
 
 def _is_keyword(word: str, following: str) -> bool:

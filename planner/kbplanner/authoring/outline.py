@@ -13,7 +13,12 @@ from enum import Enum
 from kbplanner.ir.inputs import INPUT
 from kbplanner.ir.operators import is_builtin
 from kbplanner.syntax.constraints import DISJOINT, KEY, TOTAL
-from kbplanner.syntax.scanner import Token, block_header_size, scan_statement
+from kbplanner.syntax.scanner import (
+    Token,
+    block_header_size,
+    file_fixture_size,
+    scan_statement,
+)
 
 
 class NameKind(Enum):
@@ -59,7 +64,9 @@ class OutlinedStatement:
 
 @dataclass(frozen=True, slots=True)
 class OutlinedBlock:
-    """A test or fixture: `start:end` in the text, with its header and closing brace."""
+    """A test or fixture: `start:end` in the text, with its header and closing brace, or with its
+    dot.
+    """
 
     kind: str
     name: str
@@ -112,6 +119,11 @@ class _Outliner:
                 self._close(len(text))
                 return self._outline
             tokens = self._without_blocks(tokens)
+            if size := file_fixture_size(tokens):
+                end = tokens[size - 1].end
+                fixture = OutlinedBlock("fixture", _name(tokens[1]), tokens[0].start, end)
+                self._outline.blocks.append(fixture)
+                tokens = tokens[size:]
             if tokens:
                 self._statement(tokens)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from kbplanner.authoring.highlighting import TextKind
+from kbplanner.ir.inputs import TYPES
 from kbplanner.ir.operators import EXTREMA
 from kbplanner.ir.values.words import NUMBER
 from kbplanner.ir.values.words import PLAIN_WORD as WORD
+from kbplanner.syntax.reader import STRICT
 
 SCOPE = "source.kb"
 
@@ -38,7 +40,14 @@ def _common() -> list[_Pattern]:
         _several(
             rf"(\btest|\bfixture)(\s+)({_TEXT})", TextKind.KEYWORD, TextKind.SPACE, TextKind.STRING
         ),
-        _one(TextKind.KEYWORD, r"\bwith(?=\s+[\"'])"),
+        _one(TextKind.KEYWORD, r"\b(?:with|at|from)(?=\s+[\"'])"),
+        _several(
+            rf"(?<=[\"'])(\s+)(as)(\s+)({WORD}|{_TEXT})(?=\s*\.)",
+            TextKind.SPACE,
+            TextKind.KEYWORD,
+            TextKind.SPACE,
+            TextKind.PREDICATE,
+        ),
         _several(
             rf"(\bbecause)(\s*)(@)({WORD}|{_TEXT})",
             TextKind.KEYWORD,
@@ -48,6 +57,13 @@ def _common() -> list[_Pattern]:
         ),
         _several(rf"(@)({WORD}|{_TEXT})(?=\s*:(?!-))", TextKind.PUNCTUATION, TextKind.RULE_NAME),
         _several(rf"(@)({WORD})(?=\s+{WORD})", TextKind.PUNCTUATION, TextKind.KEYWORD),
+        _several(rf"(@)({STRICT})(?=\s*\.)", TextKind.PUNCTUATION, TextKind.KEYWORD),
+        _several(
+            rf"(:)(\s*)({'|'.join(TYPES)})(?=\s*[,)])",
+            TextKind.PUNCTUATION,
+            TextKind.SPACE,
+            TextKind.KEYWORD,
+        ),
         _one(TextKind.PREDICATE, rf"(?:{_TEXT})(?=\s*\()"),
         _one(TextKind.STRING, _TEXT),
         _one(TextKind.VARIABLE, r"\?[A-Za-z_][A-Za-z0-9_]*(?!\w)"),

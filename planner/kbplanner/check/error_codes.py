@@ -178,7 +178,8 @@ ERROR_CODES: tuple[Code, ...] = (
         "A phrase is declared with the name and arity of a predicate and a sentence in quotes. A key "
         "has variables for the arguments that identify a fact and `_` for the others; at least two "
         "predicates are disjoint; what has to hold with a predicate comes after it. An input is declared with "
-        "names of its arguments, all different, and a gloss in quotes.",
+        "names of its arguments, all different, each with a type such as `number` where it has one, and a "
+        "gloss in quotes.",
         bad="@key owns(?car, ?owner).",
         good="@key owns(?car, _).",
     ),
@@ -186,8 +187,8 @@ ERROR_CODES: tuple[Code, ...] = (
         "K021",
         "unknown-declaration",
         "unknown declaration",
-        "The declarations are `@phrase`, `@input`, `@equivalence`, `@canonical`, `@key`, `@disjoint` and `@total`. A name "
-        "before a rule is followed by a colon.",
+        "The declarations are `@phrase`, `@input`, `@mask`, `@equivalence`, `@canonical`, `@key`, `@disjoint` and `@total`. "
+        "A name before a rule is followed by a colon.",
         bad='@sentence works_at/2 "{0} works at {1}".',
         good='@phrase works_at/2 "{0} works at {1}".',
     ),
@@ -543,5 +544,34 @@ ERROR_CODES: tuple[Code, ...] = (
         "dist(?y, min ?d) :- dist(?x, ?e), edge(?x, ?y, ?w), ?d = ?w - ?e.",
         good="edge(a, b, 4).\nstart(a).\ndist(?x, min ?d) :- start(?x), ?d = 0.\n"
         "dist(?y, min ?d) :- dist(?x, ?e), edge(?x, ?y, ?w), ?d = ?e + ?w.",
+    ),
+    Code(
+        "K063",
+        "module",
+        "@module at a place where it has no meaning",
+        "`@module access.` names the rule set that a text is deployed as. It is the first statement "
+        "of the text, and stands there once. A text with it cannot be stored statement by "
+        "statement: deploy it.",
+        bad="open(shop).\n@module access.",
+        good="@module access.\nopen(shop).",
+    ),
+    Code(
+        "K064",
+        "strict",
+        "@strict at a place where it has no meaning",
+        "`@strict.` stands at the head of a text: the inputs that the text declares are strict, so that "
+        "facts with arguments of other types are refused.",
+        bad="@input age(who, years: integer).\n@strict.",
+        good="@strict.\n@input age(who, years: integer).",
+    ),
+    Code(
+        "K065",
+        "import",
+        "a rule set that cannot be imported",
+        "`import memory.` uses a rule set that is shipped, or that an installed package offers. Its name "
+        "is not that of a file. The message says why the rule set cannot be used: it is not installed, "
+        "its text has errors, or it imports itself.",
+        bad="import memroy.",
+        good="import memory.",
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbplanner.check.codes import BY_NAME
+from kbplanner.pacing import YieldNow, go_on, sorted_in_parts
 from kbplanner.syntax.diagnostics import Diagnostic
 from kbplanner.syntax.statements import TextSpan
 from kbtypes.results import Finding
@@ -27,9 +28,15 @@ class Findings:
         position = (error.line, error.column, error.end_column)
         self._add(error.code, position, error.message, error.hint)
 
-    def in_order(self) -> list[Finding]:
+    def remove(self, finding: Finding) -> None:
+        """Remove a finding."""
+        del self._findings[finding.line, finding.column, finding.name, finding.message]
+
+    def in_order(self, yield_now: YieldNow = go_on) -> list[Finding]:
         """Return the findings by position."""
-        return sorted(self._findings.values(), key=lambda each: (each.line, each.column, each.code))
+        return sorted_in_parts(
+            self._findings.values(), yield_now, lambda each: (each.line, each.column, each.code)
+        )
 
     def _add(
         self, name: str, position: tuple[int, int, int], message: str, hint: str | None

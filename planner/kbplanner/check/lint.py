@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.terms import Aggregate, Apply, Comparison, Literal, Rule, Variable
@@ -35,35 +36,50 @@ def lint(statements: Iterable[Statement]) -> list[RuleWarning]:
 
 
 def _rule_warnings(statement: RuleStatement) -> Iterator[RuleWarning]:
+    yield from _singletons(statement)
+    yield from _doubtful_comparisons(statement)
+    yield from _cross_products(statement)
+
+
+def _singletons(statement: RuleStatement) -> Iterator[RuleWarning]:
+    """Yield a warning for each variable that is used once."""
     rule = statement.rule
-    counts = Counter(variable.name for variable in rule.head.variables() if not variable.anonymous)
-    counts.update(
-        variable.name
-        for item in rule.body
-        for variable in item.variables()
-        if not variable.anonymous
-    )
     counted = {arg for arg in rule.head.args if isinstance(arg, Aggregate)}
     if any(each.variable is None or each.function in _OVER_BINDINGS for each in counted):
-        counts.clear()  # the aggregate is over all named variables of the body
+        return  # the aggregate is over all named variables of the body
+    variables = (variable for item in rule.body for variable in item.variables())
+    counts = Counter(
+        variable.name
+        for variable in chain(rule.head.variables(), variables)
+        if not variable.anonymous
+    )
     for name, count in counts.items():
         if count == 1 and not name.startswith("_"):
             hint = f'write _ for "any", or ?_{name} to keep the name'
             yield RuleWarning(
                 "singleton", f"the variable ?{name} is used once", hint, statement.where(name)
             )
-    for index, item in enumerate(rule.body):
-        if isinstance(item, Comparison) and never_holds(item):
-            span = statement.items[index] if index < len(statement.items) else statement.span
+
+
+def _doubtful_comparisons(statement: RuleStatement) -> Iterator[RuleWarning]:
+    """Yield warnings about comparisons that never hold, and about ids compared by value."""
+    for index, item in enumerate(statement.rule.body):
+        if not isinstance(item, Comparison):
+            continue
+        span = statement.items[index] if index < len(statement.items) else statement.span
+        if never_holds(item):
             yield RuleWarning(
                 "never-holds", f"a comparison with {item.op} can never hold", None, span
             )
-        elif isinstance(item, Comparison) and (side := _id_of(item)) is not None:
-            span = statement.items[index] if index < len(statement.items) else statement.span
+        elif (side := _id_of(item)) is not None:
             message = f"{item.op} compares by value, but {side} looks like an id"
             hint = f"write {item.op.replace('=', '==')} to compare what is written"
             yield RuleWarning("id-comparison", message, hint, span)
-    groups = _variable_groups(rule)
+
+
+def _cross_products(statement: RuleStatement) -> Iterator[RuleWarning]:
+    """Yield a warning if parts of the body share no variable."""
+    groups = _variable_groups(statement.rule)
     if len(groups) > 1:
         names = " and ".join(sorted(groups[0])[:1] + sorted(groups[1])[:1])
         message = f"the body is a cross product: {names} share no variable"

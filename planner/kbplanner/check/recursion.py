@@ -38,49 +38,82 @@ def recursion_findings(
     Rules that recurse through an aggregate, or keep a best value in a way that cannot be evaluated,
     are left out of the later checks.
     """
-    numbers = list(range(len(rules)))
-    refused: set[int] = set()
-    lowered = _lowered(rules, yield_now)
-    suspects = numbers[first:] if lowered is None else []
-    for index in paced(suspects, yield_now, RULES_PER_YIELD):
-        try:
-            lower([rules[index]])
-        except InvalidInput as error:
-            refused.add(index)
-            yield Recursion("invalid", index, error.message, "")
-    numbers = [index for index in numbers if index not in refused]
-    for finding in mixed_extrema([rules[index] for index in numbers], yield_now):
-        indexes = [numbers[rule] for rule in finding.rules]
-        refused.update(indexes)
-        yield from _found(finding, indexes, first)
-    numbers = [index for index in numbers if index not in refused]
-    yield_now()
-    if lowered is None or refused:
-        lowered = lower([rules[index] for index in numbers], yield_now=yield_now)
-    clauses = linearise(lowered, yield_now)
-    yield_now()
-    for cycle, inside in aggregate_cycles(clauses, yield_now):
-        indexes = sorted({numbers[clause.rule - 1] for clause in inside if clause.rule})
-        refused.update(indexes)
-        names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
-        message, hint = _aggregate_texts(names, rules[indexes[0]].head if indexes else None)
-        reported = [index for index in indexes if index >= first]
-        if not reported:  # a new rule closes a cycle of stored ones
-            closing = _rule_in(cycle, clauses, numbers, first)
-            reported = [] if closing is None else [closing]
-        for index in reported:
-            yield Recursion("recursive-aggregate", index, message, hint)
-    for finding in extremum_findings(clauses, yield_now):
-        indexes = [numbers[rule] for rule in finding.rules]
-        refused.update(indexes)
-        if not any(index >= first for index in indexes):  # a new rule closes a cycle of stored ones
-            closing = _rule_in(finding.relations, clauses, numbers, first)
-            indexes += [] if closing is None else [closing]
-            refused.update(indexes)
-        yield from _found(finding, indexes, first)
-    numbers = [index for index in numbers if index not in refused]
-    yield_now()
-    yield from _accepted(rules, numbers, first, yield_now)
+    return _RecursionCheck(rules, first, yield_now).findings()
+
+
+class _RecursionCheck:
+    """The checks of one list of rules; each is of the rules that earlier ones do not refuse.
+
+    `numbers` are the indexes of the rules whose clauses are checked, in order.
+    """
+
+    def __init__(self, rules: Sequence[Rule], first: int, yield_now: Callable[[], None]) -> None:
+        self._rules = rules
+        self._first = first
+        self._yield_now = yield_now
+        self._refused: set[int] = set()
+
+    def findings(self) -> Iterator[Recursion]:
+        """Yield all findings."""
+        rules, yield_now = self._rules, self._yield_now
+        lowered = _lowered(rules, yield_now)
+        if lowered is None:
+            yield from self._invalid()
+        yield from self._mixed_extrema()
+        numbers = self._numbers()
+        yield_now()
+        if lowered is None or self._refused:
+            lowered = lower([rules[index] for index in numbers], yield_now=yield_now)
+        clauses = linearise(lowered, yield_now)
+        yield_now()
+        yield from self._aggregates(clauses, numbers)
+        yield from self._extrema(clauses, numbers)
+        yield_now()
+        yield from _accepted(rules, self._numbers(), self._first, yield_now)
+
+    def _numbers(self) -> list[int]:
+        """Return the indexes of the rules that are not refused."""
+        return [index for index in range(len(self._rules)) if index not in self._refused]
+
+    def _invalid(self) -> Iterator[Recursion]:
+        for index in paced(range(self._first, len(self._rules)), self._yield_now, RULES_PER_YIELD):
+            try:
+                lower([self._rules[index]])
+            except InvalidInput as error:
+                self._refused.add(index)
+                yield Recursion("invalid", index, error.message, "")
+
+    def _mixed_extrema(self) -> Iterator[Recursion]:
+        numbers = self._numbers()
+        for finding in mixed_extrema([self._rules[index] for index in numbers], self._yield_now):
+            indexes = [numbers[rule] for rule in finding.rules]
+            self._refused.update(indexes)
+            yield from _found(finding, indexes, self._first)
+
+    def _aggregates(self, clauses: Sequence[Clause], numbers: Sequence[int]) -> Iterator[Recursion]:
+        for cycle, inside in aggregate_cycles(clauses, self._yield_now):
+            indexes = sorted({numbers[clause.rule - 1] for clause in inside if clause.rule})
+            self._refused.update(indexes)
+            names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
+            message, hint = _aggregate_texts(
+                names, self._rules[indexes[0]].head if indexes else None
+            )
+            reported = [index for index in indexes if index >= self._first]
+            if not reported:  # a new rule closes a cycle of stored ones
+                closing = _rule_in(cycle, clauses, numbers, self._first)
+                reported = [] if closing is None else [closing]
+            for index in reported:
+                yield Recursion("recursive-aggregate", index, message, hint)
+
+    def _extrema(self, clauses: Sequence[Clause], numbers: Sequence[int]) -> Iterator[Recursion]:
+        for finding in extremum_findings(clauses, self._yield_now):
+            indexes = [numbers[rule] for rule in finding.rules]
+            if all(index < self._first for index in indexes):
+                # A new rule closes a cycle of stored ones.
+                closing = _rule_in(finding.relations, clauses, numbers, self._first)
+                indexes += [] if closing is None else [closing]
+            self._refused.update(indexes)
+            yield from _found(finding, indexes, self._first)
 
 
 def _aggregate_texts(names: list[str], head: Atom | None) -> tuple[str, str]:

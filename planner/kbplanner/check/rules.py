@@ -100,12 +100,8 @@ def never_fire(
     waiting: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     missing: list[set[tuple[str, int, bool]]] = []
     for index, rule in paced(enumerate(rules), yield_now, RULES_PER_YIELD):
-        needed = {
-            signed
-            for item in rule.body
-            if isinstance(item, Literal) and not item.negated
-            if (signed := _signed(item.atom)) in heads and signed[:2] not in facts
-        }
+        signatures = map(_signed, _positive_atoms(rule))
+        needed = {each for each in signatures if each in heads and each[:2] not in facts}
         missing.append(needed)
         for signed in needed:
             waiting[signed].append(index)
@@ -120,12 +116,15 @@ def never_fire(
                 firing.append(index)
     for index, needed in paced(enumerate(missing), yield_now, RULES_PER_YIELD):
         if needed:
-            atoms = (
-                item.atom
-                for item in rules[index].body
-                if isinstance(item, Literal) and not item.negated
-            )
+            atoms = _positive_atoms(rules[index])
             yield index, next(atom for atom in atoms if _signed(atom) in needed)
+
+
+def _positive_atoms(rule: Rule) -> Iterator[Atom]:
+    """Yield the atoms of a body that are not negated."""
+    for item in rule.body:
+        if isinstance(item, Literal) and not item.negated:
+            yield item.atom
 
 
 def _signed(atom: Atom) -> tuple[str, int, bool]:

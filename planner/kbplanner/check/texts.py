@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from kbplanner.authoring.blocks import TestBlock, read_source
+from kbplanner.authoring.blocks import BlockSource, TestBlock, read_source
+from kbplanner.check.exclusions import excluded_premises
 from kbplanner.check.external import SEARCH_PREDICATES, external_findings, hint_for
 from kbplanner.check.findings import Findings
 from kbplanner.check.lint import lint, never_holds
@@ -19,16 +20,25 @@ from kbplanner.check.rules import (
     same_rule,
     shadowed,
 )
+from kbplanner.check.suppressions import without_suppressed
 from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
 from kbplanner.pacing import go_on, let_go, paced
-from kbplanner.passes.check import check_fact, counterpart, rule_errors, variable_lookalikes
+from kbplanner.passes.check import (
+    check_fact,
+    counterpart,
+    rule_errors,
+    type_mismatch,
+    variable_lookalikes,
+)
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.constraints import CONTRADICTION, is_optional
-from kbplanner.syntax.parser import parse_valid
+from kbplanner.syntax.parser import imported_sets, parse_valid
 from kbplanner.syntax.statements import (
+    DeclarationStatement,
     FactStatement,
     GoalStatement,
     RuleStatement,
@@ -50,12 +60,14 @@ class StoredProgram:
     """Stored predicates with their arities, and stored rules, beside the checked texts.
 
     `external` has the modes of the predicates that plugins provide. Those of SEARCH_PREDICATES are
-    known as well, unless the texts or the storage define them.
+    known as well, unless the texts or the storage define them. `sets` has the names of the stored
+    rule sets with rules of a predicate.
     """
 
     predicates: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     external: Modes = field(default_factory=dict)
+    sets: Mapping[Signature, AbstractSet[str]] = field(default_factory=dict)
 
 
 NOTHING_STORED = StoredProgram()
@@ -71,6 +83,22 @@ have 64 KiB of expressions.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class ReadText:
+    """A text that was read, so that who needs its statements as well reads it once."""
+
+    text: str
+    source: BlockSource
+
+    @classmethod
+    def of(
+        cls, text: str, limits: Limits = DEFAULT_LIMITS, yield_now: Callable[[], None] = go_on
+    ) -> ReadText:
+        """Read a text, up to MAX_ERRORS errors; `yield_now` is called about once a millisecond."""
+        source = read_source(text, limits, max_errors=MAX_ERRORS, yield_now=yield_now)
+        return cls(text, source)
+
+
 def _accept(statement: Statement) -> str | None:
     return None
 
@@ -80,7 +108,9 @@ class _Checked:
     """A text while it is checked.
 
     `statements` are those without syntax errors, `safe` its rules that can be stored,
-    `unread_names` the words of statements with syntax errors.
+    `unread_names` the words of statements with syntax errors. `name` is that of its file, `module`
+    that of its rule set, if they are known; `imports` are the rule sets that it imports, and
+    `is_strict` tells whether it has `@strict`.
     """
 
     findings: Findings
@@ -88,6 +118,10 @@ class _Checked:
     unread_names: AbstractSet[str] = frozenset()
     blocks: Sequence[TestBlock] = ()
     safe: list[RuleStatement] = field(default_factory=list)
+    module: str | None = None
+    name: str | None = None
+    imports: Sequence[str] = ()
+    is_strict: bool = False
 
     def goals(self, yield_now: Callable[[], None]) -> list[GoalStatement]:
         """Return the queries of the text."""
@@ -96,21 +130,35 @@ class _Checked:
 
 
 def check_texts(
-    texts: Sequence[str],
+    texts: Sequence[str | ReadText],
     stored: StoredProgram = NOTHING_STORED,
     *,
+    names: Sequence[str] = (),
     scope: str | None = None,
     problem_of: Callable[[Statement], str | None] = _accept,
     limits: Limits = DEFAULT_LIMITS,
     yield_now: Callable[[], None] = go_on,
 ) -> list[list[Finding]]:
-    """Return the findings of each text, in order; the texts belong together.
+    """Return the findings of each text, in order; the texts belong together, and some may have been
+    read already.
 
-    `scope` is the scope of rules that name none. `problem_of` returns what else is wrong with a
-    statement. `yield_now` is called after each statement that was read, and in the loops over
-    statements and rules after that. Never raises for what is wrong with a text.
+    `names` are those of their files, for messages, if they are known. `scope` is the scope of rules
+    that name none. `problem_of` returns what else is wrong with a statement. `yield_now` is called
+    after each statement that was read, and in the loops over statements and rules after that. Never
+    raises for what is wrong with a text.
     """
-    parts = [_read(text, limits, yield_now) for text in texts]
+    read = [
+        text if isinstance(text, ReadText) else ReadText.of(text, limits, yield_now)
+        for text in texts
+    ]
+    parts = list(map(_checked, read))
+    for part, name in zip(parts, names, strict=False):
+        part.name = name
+    is_strict = any(part.is_strict for part in parts)
+    for part in parts:
+        part.is_strict = is_strict
+    parts += _imported(parts, yield_now)
+    _check_types(parts, yield_now)
     _check_blocks(parts, yield_now)
     for part in parts:
         _check_statements(part, paced(part.statements, yield_now, PACE), limits, problem_of)
@@ -125,20 +173,40 @@ def check_texts(
     _check_external(parts, stored, scope, refused, yield_now)
     yield_now()
     _check_rules(parts, stored, scope, refused, yield_now)
-    findings_of = [part.findings.in_order() for part in parts]
+    yield_now()
+    _check_sets(parts, stored, yield_now)
+    findings_of = [
+        without_suppressed(each.text, part.findings, yield_now)
+        for each, part in zip(read, parts[: len(read)], strict=True)
+    ]
     for part in parts:
         let_go(part.safe, yield_now)
         let_go(part.statements, yield_now)
     return findings_of
 
 
-def _read(text: str, limits: Limits, yield_now: Callable[[], None]) -> _Checked:
-    findings = Findings(text)
-    source = read_source(text, limits, max_errors=MAX_ERRORS, yield_now=yield_now)
+def _checked(read: ReadText) -> _Checked:
+    findings, source = Findings(read.text), read.source
     parsed = source.parsed
     for error in parsed.errors:
         findings.add_error(error)
-    return _Checked(findings, source.statements, parsed.unread_names, source.blocks)
+    module = None if parsed.module is None else parsed.module.name
+    return _Checked(
+        findings,
+        source.statements,
+        parsed.unread_names,
+        source.blocks,
+        module=module,
+        imports=parsed.imports,
+        is_strict=parsed.is_strict,
+    )
+
+
+def _imported(parts: Sequence[_Checked], yield_now: Callable[[], None]) -> Iterator[_Checked]:
+    """Yield the rule sets that texts import; nothing is reported about them."""
+    names = (name for part in parts for name in part.imports)
+    for name, parsed in imported_sets(names, yield_now).items():
+        yield _Checked(Findings(""), list(parsed.statements), name=name)
 
 
 def check_goal(
@@ -230,6 +298,35 @@ def _check_rule(part: _Checked, statement: RuleStatement, limits: Limits) -> Non
         findings.add("never-fires", head, f"the rule never fires: {reason}")
 
 
+def _check_types(parts: Sequence[_Checked], yield_now: Callable[[], None]) -> None:
+    """Report facts whose arguments are not of the types that a strict input declares.
+
+    `@strict` of one text is about the inputs of all of them, except those that are imported.
+    """
+    inputs: dict[tuple[str | None, str, int], Input] = {}
+    for part in parts:
+        for statement in paced(part.statements, yield_now, STATEMENTS_PER_YIELD):
+            if not isinstance(statement, DeclarationStatement):
+                continue
+            declared = statement.declaration
+            if isinstance(declared, Input) and (part.is_strict or declared.is_strict):
+                inputs[declared.scope, declared.predicate, declared.arity] = declared
+    if not inputs:
+        return
+    for part in parts:
+        for statement in paced(part.statements, yield_now, CHEAP_PACE):
+            if not isinstance(statement, FactStatement):
+                continue
+            atom, scope = statement.atom, statement.annotations.scope
+            known = inputs.get((scope, atom.predicate, atom.arity))
+            known = known or inputs.get((None, atom.predicate, atom.arity))
+            args = [arg for arg in atom.args if isinstance(arg, str)]
+            if known is None or len(args) < atom.arity:  # a fact with variables is reported anyway
+                continue
+            if (at := known.mistyped(args)) is not None:
+                part.findings.add("invalid", statement.span, type_mismatch(known, args, at))
+
+
 def _placed(
     statement: RuleStatement | GoalStatement, error: InvalidInput
 ) -> tuple[str, TextSpan, str, str | None]:
@@ -295,34 +392,43 @@ def _check_definitions(
 ) -> None:
     """Warn about predicates that nothing defines and about unusual numbers of arguments.
 
-    Where neither the texts nor the storage have facts, the facts come from elsewhere, and only
-    names that are similar to a known one are reported.
+    Where neither the texts nor the storage have facts or declared inputs, the facts come from
+    elsewhere, and only names that are similar to a known one are reported.
     """
     has_facts = bool(stored.predicates) or any(
-        True for part in parts for _ in _facts(part, yield_now)
+        True for part in parts for _ in _with_facts(part, yield_now)
     )
     known = {name: set(arities) for name, arities in stored.predicates.items()}
     defined = {signature for part in parts for signature in _defined(part, yield_now)}
     defined |= _signatures(stored.external)
     unread = _unread_names(parts)
+    only_similar = not has_facts or any(
+        block.file is not None and block.file.predicate is None
+        for part in parts
+        for block in part.blocks
+    )
     for part in parts:
         for warning in arity_warnings(
-            part.statements, known, defined, unread, only_similar=not has_facts, yield_now=yield_now
+            part.statements, known, defined, unread, only_similar=only_similar, yield_now=yield_now
         ):
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
 
 
 def _defined(part: _Checked, yield_now: Callable[[], None]) -> Iterator[Signature]:
+    yield from _with_facts(part, yield_now)
     for statement in paced(part.statements, yield_now, CHEAP_PACE):
-        if isinstance(statement, FactStatement):
-            yield statement.atom.predicate, statement.atom.arity
-        elif isinstance(statement, RuleStatement):
+        if isinstance(statement, RuleStatement):
             yield statement.rule.head.predicate, statement.rule.head.arity
 
 
 def _unread_names(parts: Iterable[_Checked]) -> set[str]:
-    return {name for part in parts for name in part.unread_names}
+    """Return the words of statements with errors, and the predicates of files of fixtures: what is
+    known of them is not all.
+    """
+    names = {name for part in parts for name in part.unread_names}
+    files = (block.file for part in parts for block in part.blocks)
+    return names | {file.predicate for file in files if file is not None and file.predicate}
 
 
 def _check_uses(
@@ -383,19 +489,14 @@ def _check_rules(
     """
     own = [(part, statement) for part in parts for statement in part.safe]
     rules = [*stored.rules, *(_scoped(statement.rule, scope) for _, statement in own)]
-    first = len(stored.rules)
-    _check_names(own, rules, first, yield_now)
-    for index, other in shadowed(rules, yield_now):
-        if index >= first and not is_trivial(rules[index]):
-            part, statement = own[index - first]
-            general = f"the stored rule {rules[other].name or ''}".rstrip()
-            if other >= first:
-                owner, shadowing = own[other - first]
-                where = "" if owner is part else " of another file"
-                general = f"the rule in line {shadowing.span.line}{where}"
-            message = f"the rule adds nothing: {general} has all of its conclusions"
-            part.findings.add("shadowed-rule", statement.predicates[0][2], message)
-    facts = {signature for part in parts for signature in _facts(part, yield_now)}
+    program = _CheckedRules(own, rules, len(stored.rules))
+    _check_names(program, yield_now)
+    _check_shadowed(program, yield_now)
+    for index, reason in excluded_premises(rules, yield_now):
+        if (owner := program.owner(index)) is not None:
+            part, statement = owner
+            part.findings.add("never-fires", statement.predicates[0][2], f"the rule {reason}")
+    facts = {signature for part in parts for signature in _with_facts(part, yield_now)}
     facts |= {(name, arity) for name, arities in stored.predicates.items() for arity in arities}
     if not facts and not any(part.goals(yield_now) for part in parts):
         return  # the facts come from elsewhere
@@ -406,46 +507,116 @@ def _check_rules(
         for rule in paced(rules, yield_now, CHEAP_PACE)
         if rule.head.predicate in unread
     }
-    for index, atom in never_fire(rules, facts, yield_now):
-        if (
-            index >= first
-            and id(own[index - first][1]) not in refused
-            and not is_optional(rules[index])
-        ):
-            part, statement = own[index - first]
-            name = f"{'' if atom.positive else '~'}{atom.predicate}/{atom.arity}"
-            message = f"the rule never fires: {name} has no facts, and none of its rules can fire"
-            hint = f"add a fact of {name}, or a rule for it that does not need it"
-            part.findings.add("never-fires", statement.predicates[0][2], message, hint)
+    _check_firing(program, facts, refused, yield_now)
 
 
-def _facts(part: _Checked, yield_now: Callable[[], None]) -> Iterator[Signature]:
+@dataclass(frozen=True, slots=True)
+class _CheckedRules:
+    """The rules of all texts, `own` with their texts, after the stored ones.
+
+    `first` is the index of the first rule of a text in `rules`.
+    """
+
+    own: Sequence[tuple[_Checked, RuleStatement]]
+    rules: Sequence[Rule]
+    first: int
+
+    def owner(self, index: int) -> tuple[_Checked, RuleStatement] | None:
+        """Return the text and the statement of a rule; None for a stored rule."""
+        return self.own[index - self.first] if index >= self.first else None
+
+
+def _check_shadowed(program: _CheckedRules, yield_now: Callable[[], None]) -> None:
+    """Warn about rules whose conclusions another rule has too."""
+    rules = program.rules
+    for index, other in shadowed(rules, yield_now):
+        owner = program.owner(index)
+        if owner is None or is_trivial(rules[index]):
+            continue
+        part, statement = owner
+        general = f"the stored rule {rules[other].name or ''}".rstrip()
+        if (other_owner := program.owner(other)) is not None:
+            text, shadowing = other_owner
+            where = "" if text is part else f" of {text.name or 'another file'}"
+            general = f"the rule in line {shadowing.span.line}{where}"
+        message = f"the rule adds nothing: {general} has all of its conclusions"
+        if same_rule(rules[other], rules[index]):
+            message = f"the rule is there twice: {general} is the same"
+        part.findings.add("shadowed-rule", statement.predicates[0][2], message)
+
+
+def _check_firing(
+    program: _CheckedRules,
+    facts: AbstractSet[Signature],
+    refused: AbstractSet[int],
+    yield_now: Callable[[], None],
+) -> None:
+    """Warn about rules that need a predicate without facts; `facts` are those with facts."""
+    for index, atom in never_fire(program.rules, facts, yield_now):
+        owner = program.owner(index)
+        if owner is None or id(owner[1]) in refused or is_optional(program.rules[index]):
+            continue
+        part, statement = owner
+        name = f"{'' if atom.positive else '~'}{atom.predicate}/{atom.arity}"
+        message = f"the rule never fires: {name} has no facts, and none of its rules can fire"
+        hint = f"add a fact of {name}, or a rule for it that does not need it"
+        part.findings.add("never-fires", statement.predicates[0][2], message, hint)
+
+
+def _with_facts(part: _Checked, yield_now: Callable[[], None]) -> Iterator[Signature]:
+    """Yield the predicates that have facts in a text, or get facts because they are inputs."""
     for statement in paced(part.statements, yield_now, CHEAP_PACE):
         if isinstance(statement, FactStatement):
             yield statement.atom.predicate, statement.atom.arity
+        elif isinstance(statement, DeclarationStatement):
+            declared = statement.declaration
+            if isinstance(declared, Input):
+                yield declared.predicate, declared.arity
 
 
-def _check_names(
-    own: Sequence[tuple[_Checked, RuleStatement]],
-    rules: Sequence[Rule],
-    first: int,
-    yield_now: Callable[[], None],
+def _check_sets(
+    parts: Sequence[_Checked], stored: StoredProgram, yield_now: Callable[[], None]
 ) -> None:
+    """Warn about predicates with rules in several rule sets, once in each text."""
+    sets: dict[Signature, set[str]] = {
+        signature: set(names) for signature, names in stored.sets.items()
+    }
+    heads: list[tuple[_Checked, Signature, TextSpan]] = []
+    for part in parts:
+        own: set[Signature] = set()
+        for statement in paced(part.safe if part.module else (), yield_now, CHEAP_PACE):
+            name, arity, span = statement.predicates[0]
+            if (name, arity) not in own and name != CONTRADICTION:
+                own.add((name, arity))
+                sets.setdefault((name, arity), set()).add(part.module or "")
+                heads.append((part, (name, arity), span))
+    for part, (name, arity), span in paced(heads, yield_now, CHEAP_PACE):
+        names = sorted(sets[name, arity])
+        if len(names) > 1:
+            listed = f"{', '.join(names[:-1])} and {names[-1]}"
+            message = f"the rules of {name}/{arity} are in the rule sets {listed}"
+            hint = "keep the rules of a predicate in one rule set"
+            part.findings.add("split-definition", span, message, hint)
+
+
+def _check_names(program: _CheckedRules, yield_now: Callable[[], None]) -> None:
+    rules = program.rules
     by_name: dict[tuple[str | None, str], int] = {}
     for index, rule in paced(enumerate(rules), yield_now, CHEAP_PACE):
         if rule.name is None:
             continue
         other = by_name.setdefault((rule.scope, rule.name), index)
-        if index < first:
+        owner = program.owner(index)
+        if owner is None:
             continue
         yield_now()  # comparing two rules may take as long as the steps between two calls
         if not same_rule(rules[other], rule):
-            part, statement = own[index - first]
+            part, statement = owner
             span = statement.span
             at = TextSpan(span.line, span.column, span.line, span.column + 1 + len(rule.name))
             message = f'the name "{rule.name}" belongs to another rule'
             hint = "choose another name"
-            if other < first:
+            if program.owner(other) is None:
                 hint += ", or retract the stored rule first"
             part.findings.add("repeated-name", at, message, hint)
 
@@ -470,16 +641,8 @@ def _check_recursion(
     if None in scopes:  # such a rule holds in every scope
         scopes |= {rule.scope for rule in stored.rules}
     for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
-        visible = [
-            rule
-            for rule in paced(stored.rules, yield_now, CHEAP_PACE)
-            if rule.scope in (None, each)
-        ]
-        first = len(visible)
-        owners = [
-            entry for entry in paced(own, yield_now, CHEAP_PACE) if entry[2].scope in (None, each)
-        ]
-        visible += [rule for _, _, rule in owners]
+        visible, owners = _visible_in(each, stored, own, yield_now)
+        first = len(visible) - len(owners)
         for result in recursion_findings(visible, first, yield_now):
             part, statement, _ = owners[result.rule - first]
             head = statement.predicates[0][2]
@@ -487,6 +650,30 @@ def _check_recursion(
             if result.name in REFUSED:
                 refused.add(id(statement))
     return refused
+
+
+_OwnRule = tuple[_Checked, RuleStatement, Rule]
+"""A rule of a text with its statement, and the rule in the scope that it belongs to."""
+
+
+def _visible_in(
+    scope: str | None,
+    stored: StoredProgram,
+    own: Sequence[_OwnRule],
+    yield_now: Callable[[], None],
+) -> tuple[list[Rule], list[_OwnRule]]:
+    """Return the rules that are visible in a scope, and those of `own` among them.
+
+    The rules of `own` are the last ones.
+    """
+    visible = [
+        rule for rule in paced(stored.rules, yield_now, CHEAP_PACE) if rule.scope in (None, scope)
+    ]
+    owners = [
+        entry for entry in paced(own, yield_now, CHEAP_PACE) if entry[2].scope in (None, scope)
+    ]
+    visible += [rule for _, _, rule in owners]
+    return visible, owners
 
 
 # ---- predicates of plugins ----
@@ -545,29 +732,20 @@ def _check_external(
     queries = [(part, goal) for part in parts for goal in part.goals(yield_now)]
     scopes = {scope, *(rule.scope for _, _, rule in paced(own, yield_now, CHEAP_PACE))}
     for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
-        visible = [
-            rule
-            for rule in paced(stored.rules, yield_now, CHEAP_PACE)
-            if rule.scope in (None, each)
-        ]
-        first = len(visible)
-        owners = [
-            entry for entry in paced(own, yield_now, CHEAP_PACE) if entry[2].scope in (None, each)
-        ]
-        visible += [rule for _, _, rule in owners]
+        visible, owners = _visible_in(each, stored, own, yield_now)
         asked = queries if each == scope else []
         yield_now()
-        _add_calls(owners, first, visible, asked, stored.external, yield_now)
+        _add_calls(owners, visible, asked, stored.external, yield_now)
 
 
 def _add_calls(
-    owners: Sequence[tuple[_Checked, RuleStatement, Rule]],
-    first: int,
+    owners: Sequence[_OwnRule],
     visible: Sequence[Rule],
     queries: Sequence[tuple[_Checked, GoalStatement]],
     external: Modes,
     yield_now: Callable[[], None],
 ) -> None:
+    first = len(visible) - len(owners)
     bodies = [goal.body for _, goal in queries]
     try:
         calls = list(external_findings(visible, bodies, external, yield_now))

@@ -9,10 +9,11 @@ WARNING_CODES: tuple[Code, ...] = (
         "K101",
         "unknown-predicate",
         "predicate without facts and rules",
-        "A body or a query reads a predicate that neither the checked texts nor the knowledge base "
-        "define, so it has no answers. Often the name is misspelt; the hint names a similar one. "
-        "Where neither the texts nor the knowledge base have facts, only names that are similar to "
-        "a known one are reported. If the facts come later, ignore the warning.",
+        "A body or a query reads a predicate, or a mask names one, that neither the checked texts nor "
+        "the knowledge base define, so it has no answers. Often the name is misspelt; the hint names a "
+        "similar one. Where neither the texts nor the knowledge base have facts or declared inputs, only "
+        "names that are similar to a known one are reported. If the facts come from outside, declare the "
+        "predicate with `@input`.",
         bad="parent(ann, bob).\nchild(?x, ?y) :- parnet(?y, ?x).",
         good="parent(ann, bob).\nchild(?x, ?y) :- parent(?y, ?x).",
     ),
@@ -65,8 +66,9 @@ WARNING_CODES: tuple[Code, ...] = (
         "K107",
         "never-fires",
         "rule that never fires",
-        "The body cannot hold: its comparisons contradict each other, or it needs a predicate that "
-        "has no facts and only rules that need the predicate itself.",
+        "The body cannot hold: its comparisons contradict each other, it needs an atom and its absence, "
+        "or it needs a predicate that has no facts and only rules that need the predicate itself. A body "
+        "with atoms that `@disjoint` or `@key` exclude holds only where the constraint is violated.",
         bad="age(ann, 30).\nteen(?x) :- age(?x, ?n), ?n > 19, ?n < 13.",
         good="age(ann, 30).\nteen(?x) :- age(?x, ?n), ?n <= 19, ?n >= 13.",
     ),
@@ -120,5 +122,27 @@ WARNING_CODES: tuple[Code, ...] = (
         "?id != ?id2.",
         good="order(7, ann).\norder(8, bob).\nother(?id, ?id2) :- order(?id, _), order(?id2, _), "
         "?id !== ?id2.",
+    ),
+    Code(
+        "K113",
+        "unused-suppression",
+        "comment that ignores no warning",
+        "A comment `kb: ignore` or `kb: ignore-file` names a warning that is not found on its line, "
+        "on the line below it or in the text, or a code that no warning has. The warning that it "
+        "was written for has gone, and a new one would be hidden.",
+        bad="parent(ann, bob).\n% kb: ignore K104\nold(?x) :- parent(?x, _).",
+        good="parent(ann, bob).\nold(?x) :- parent(?x, _).",
+    ),
+    Code(
+        "K114",
+        "split-definition",
+        "predicate with rules in several rule sets",
+        "The rules of a predicate are in several rule sets, so that none of them shows when it holds, and "
+        "a deployment of one changes what another concludes. The names of rule sets are those of `@module` "
+        "and of the stored ones. In the example, the rule set `billing` has rules of `may/1`. Where sets are "
+        "meant to extend a predicate, ignore the warning.",
+        bad="@module access.\nmay(?x) :- member(?x).",
+        good="@module access.\nmay_enter(?x) :- member(?x).",
+        kind="sets",
     ),
 )

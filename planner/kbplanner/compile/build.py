@@ -135,6 +135,18 @@ def _constants(item: ClauseItem) -> Iterator[str]:
         yield from (side for side in (item.left, item.right) if isinstance(side, str))
 
 
+def _register_constants(item: ClauseItem) -> Iterator[str]:
+    """Yield the constants that the steps of a head or an item of a body read from registers."""
+    if isinstance(item, Computation):
+        if item.function == "now":
+            yield NOW
+        if item.generates:
+            yield TRUE
+        if item.function == "capture":
+            item = replace(item, args=item.args[:1])  # the rest is in the step
+    yield from _constants(item)
+
+
 _KEPT = {role: function for function, role in ROLE_OF_EXTREMUM.items()} | {
     Role.CLASSES: "classes",
     Role.FIRST: "first",
@@ -155,18 +167,7 @@ class _Builder:
             for item in (clause.head, *clause.body):
                 if isinstance(item, ClauseAtom):
                     schemas[item.schema] = None
-                if isinstance(item, (ClauseAtom, Computation)):
-                    if isinstance(item, Computation) and item.function == "now":
-                        constants[NOW] = None
-                    if isinstance(item, Computation) and item.generates:
-                        constants[TRUE] = None
-                    if isinstance(item, Computation) and item.function == "capture":
-                        item = replace(item, args=item.args[:1])  # the rest is in the step
-                    constants.update((arg, None) for arg in item.args if isinstance(arg, str))
-                elif isinstance(item, Comparison):
-                    constants.update(
-                        (side, None) for side in (item.left, item.right) if isinstance(side, str)
-                    )
+                constants.update(dict.fromkeys(_register_constants(item)))
         for extra in (program.seed, program.answer):
             if extra is not None:
                 schemas[extra] = None

@@ -20,6 +20,7 @@ from kbplanner.engine.backend import (
 from kbplanner.engine.binding import ffi, lib, new_array
 from kbplanner.engine.salience import Salience
 from kbplanner.errors import EngineFault
+from kbplanner.pacing import current_yield
 
 if TYPE_CHECKING:
     from kbplanner.engine.engine import Engine, Run
@@ -286,8 +287,9 @@ class Relation:
 
     def compare(self, other: backend.Relation) -> RelationDifference:
         """Compare rows, including hidden ones, and the cells for validity and confidence, with
-        another relation.
+        another relation, which must not change until then; gives way between some rows.
         """
+        yield_now = current_yield()
         there = handle_of(other, self.engine)
         lists = array("I"), array("I"), array("I"), array("I")
         cursor, out = ffi.new("uint64_t *"), ffi.new("kb_difference *")
@@ -309,6 +311,7 @@ class Relation:
             equal += out.equal
             if not out.more:
                 return RelationDifference(*lists, equal)
+            yield_now()
             size = min(size * 8, 1 << 16)
 
     def salience(self, ids: array[int], scoring: Salience) -> array[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakSet
 
 from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet, RuleSlice, naming_call
@@ -18,6 +19,7 @@ from kbplanner.engine.backend import (
     RunState,
 )
 from kbplanner.errors import BudgetExceeded, UnboundArgument
+from kbplanner.evaluate.deferred import MIN_DEFERRED, DeferredRows
 from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, RunBudget, bound_columns, load
 from kbplanner.evaluate.race import Race
 from kbplanner.ir.program import Program
@@ -202,6 +204,7 @@ class GoalRun:
         self._bind = bind
         self._limits = limits
         self._now = now
+        self._deferred: WeakSet[DeferredRows] | None = None
         self._use(goal, goal.loaded.open_run(engine, bind, limits, now))
 
     def _use(self, goal: CompiledGoal, run: Run) -> None:
@@ -221,9 +224,11 @@ class GoalRun:
         bind: Bind | None = None,
         first: int | None = None,
         returns_all: bool = False,
+        deferred: DeferredRows | None = None,
     ) -> tuple[array[int], int] | None:
         """Return the answers, as whole rows in answer order, and their number; None if the run is
-        stale.
+        stale. Many answers of a goal without constants are left in `deferred`, if it is given, in
+        place of the rows.
 
         `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the
         variable of argument j. Every argument that the plan's adornment calls bound must be a
@@ -237,6 +242,8 @@ class GoalRun:
         seed = None
         if plan.seed is not None:
             seed = list(map(pattern.__getitem__, self._bound))
+        if self._deferred is not None:
+            self._settle(self._deferred)
         try:
             state, rows, self.bytes, self.worked, self.warnings, rows_made = run.ask(
                 seed, plan.answer, answer_pattern, budget.limits, budget.fuel
@@ -249,6 +256,8 @@ class GoalRun:
                     self._finish(budget.finish, budget.limits)
                     plan = self._plan
                     answer_pattern = pattern if self._is_whole else self._answer_pattern(pattern)
+                if deferred is not None and first is None and self._defers(answer_pattern):
+                    return array("I"), self._defer(deferred)
                 rows = self._read_answers(answer_pattern, budget, first, returns_all)
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
@@ -354,12 +363,7 @@ class GoalRun:
         self, answer_pattern: Sequence[int], budget: RunBudget, first: int | None, returns_all: bool
     ) -> array[int]:
         """Return the answers of a run that is done, where one call did not return them."""
-        stats = self.run.stats()
-        self.bytes, self.warnings, self.rows_made = (
-            stats.bytes,
-            stats.warnings,
-            stats.rows_made + self._dropped_rows,
-        )
+        self._note_stats()
         width = len(answer_pattern)
         if first is not None and self._is_ordered and width:
             return self._read_first(answer_pattern, first * width, width, budget)
@@ -369,19 +373,67 @@ class GoalRun:
             budget.check_answers(len(rows) // width if width else self._row_count())
         return self._engine.sort(rows, width, budget.offload, in_place=True)
 
+    def _note_stats(self) -> None:
+        stats = self.run.stats()
+        self.bytes, self.warnings, self.rows_made = (
+            stats.bytes,
+            stats.warnings,
+            stats.rows_made + self._dropped_rows,
+        )
+
+    def _defers(self, answer_pattern: Sequence[int]) -> bool:
+        """Return True if all rows are answers, and many."""
+        return (
+            self._is_whole
+            and bool(answer_pattern)
+            and not any(answer_pattern)
+            and self._row_count() >= MIN_DEFERRED
+        )
+
+    def _defer(self, deferred: DeferredRows) -> int:
+        """Leave the answers here until they are read, and return their number."""
+        self._note_stats()
+        self._deferred = WeakSet() if self._deferred is None else self._deferred
+        self._deferred.add(deferred)
+        deferred.leave(self)
+        return self._row_count()
+
+    def _settle(self, readers: WeakSet[DeferredRows]) -> None:
+        """Copy the rows that are still to be read from this run, if it may change now."""
+        if readers and self.run.check() is not RunState.DONE:
+            for each in list(readers):
+                each.rows()
+
+    def read_rows(self) -> array[int]:
+        """Return all rows of a goal that left them here, in answer order."""
+        width = self._plan.slots[self._plan.answer].arity
+        rows = self.run.relation(self._plan.answer).match_rows([0] * width, current_yield())
+        return self._engine.sort(rows, width, in_place=True)
+
+    def read_first_rows(self, count: int) -> array[int]:
+        """Return the first rows of a goal that left them here, in answer order."""
+        width = self._plan.slots[self._plan.answer].arity
+        return self._read_first([0] * width, count * width, width)
+
     def _read_first(
-        self, answer_pattern: Sequence[int], limit: int, width: int, budget: RunBudget
+        self,
+        answer_pattern: Sequence[int],
+        limit: int,
+        width: int,
+        budget: RunBudget | None = None,
     ) -> array[int]:
         """Return the first `limit` symbols of answers in order; sort and cut the buffer as it
         grows.
         """
         best = array("I")
+        offload = None if budget is None else budget.offload
+        yield_now = current_yield() if budget is None else budget.yield_now
         for rows, _ in self.run.relation(self._plan.answer).pieces(answer_pattern):
             best.extend(rows)
             if len(best) > limit + max(limit, EXTRA_SYMBOLS):
-                budget.yield_now()
-                best = self._engine.sort(best, width, budget.offload)[:limit]
-        return self._engine.sort(best, width, budget.offload)[:limit]
+                yield_now()
+                best = self._engine.sort(best, width, offload)[:limit]
+        return self._engine.sort(best, width, offload)[:limit]
 
     def _row_count(self) -> int:
         """Return the number of rows of the answer relation; without columns, 1 if it has its
@@ -401,8 +453,11 @@ class GoalRun:
         return self.run.relation(self._plan.answer)
 
     def close(self) -> None:
-        """Close the run."""
-        self.run.close()
+        """Close the run; while rows are to be read from it, it stays open until the last reader is
+        gone.
+        """
+        if not self._deferred:  # otherwise garbage collection closes it
+            self.run.close()
 
 
 def naming_rule(error: BudgetExceeded, rules: Sequence[Rule]) -> BudgetExceeded:

@@ -14,8 +14,9 @@ it tests it: `range(1, 9, ?x)` is `?x := range(1, 9)`, or `value#1 := is_in_rang
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from kbplanner.ir.conditions import condition, generated_values, generator_of
 from kbplanner.ir.operators import MEMBERSHIP
@@ -45,12 +46,26 @@ def flatten(
     substitution.
     """
     items: list[BodyItem] = list(dict.fromkeys(body))
-    bound = {
-        v
-        for item in items
-        if isinstance(item, Literal) and not item.negated
-        for v in item.variables()
-    }
+    if all(map(_is_flat, items)):  # most rules
+        return cast(Items, items), head
+    items, computed, head = _named_values(items, head)
+    flat = _Flat()
+    for target, expr in computed.items():
+        flat.assign(target, expr)
+    for item in items:
+        flat.add(item)
+    return flat.items, head
+
+
+def _named_values(
+    items: Sequence[BodyItem], head: tuple[HeadTerm, ...]
+) -> tuple[list[BodyItem], dict[Variable, Expr], tuple[HeadTerm, ...]]:
+    """Resolve the equations and generators that bind a variable.
+
+    Returns the other items, the expressions of the variables that are computed, and the head; in
+    both, plain values are substituted for their variables.
+    """
+    bound = _bound_by_atoms(items)
     computed: dict[Variable, Expr] = {}
     aggregated = {term.variable for term in head if isinstance(term, (Aggregate, Extremum))}
     sides = [_Sides.of(item) for item in items]
@@ -59,31 +74,30 @@ def flatten(
         # it.
         pairs = [(each, named) for each in sides if (named := _named(each, bound)) is not None]
         if not pairs:
-            break
+            return [each.item for each in sides], computed, head
         equation, (variable, value) = min(pairs, key=lambda pair: _values_of(pair[0].item))
         sides = [each for each in sides if each is not equation]
         if isinstance(value, Apply) or variable in aggregated:
             computed[variable] = value
             bound.add(variable)
         else:
-            sides = [
-                _Sides.of(_substitute(each.item, variable, value)) if variable in each else each
-                for each in sides
-            ]
+            sides = [each.with_value(variable, value) for each in sides]
             head = tuple(value if term == variable else term for term in head)
-    items = [each.item for each in sides]
-    flat = _Flat()
-    for target, expr in computed.items():
-        flat.assign(target, expr)
-    for item in items:
-        call = generator_of(item)
-        if call is not None and isinstance(item, Comparison):
-            test = Apply(MEMBERSHIP[call.function], (item.left, *call.args))
-            item = condition(test, item.negated)
-        if isinstance(item, Comparison):
-            item = Comparison(item.op, flat.value(item.left), flat.value(item.right), item.negated)
-        flat.items.append(item)
-    return flat.items, head
+
+
+def _is_flat(item: BodyItem) -> bool:
+    """Return True for an atom, and for a comparison of terms that binds no variable."""
+    if isinstance(item, Literal):
+        return True
+    if item.op in ("=", "=="):
+        return False
+    return not (isinstance(item.left, Apply) or isinstance(item.right, Apply))
+
+
+def _bound_by_atoms(items: Iterable[BodyItem]) -> set[Variable]:
+    """Return the variables of the positive atoms."""
+    atoms = (item for item in items if isinstance(item, Literal) and not item.negated)
+    return {variable for atom in atoms for variable in atom.variables()}
 
 
 class _Flat:
@@ -98,6 +112,16 @@ class _Flat:
         self.items.append(
             Computation(target, expr.function, tuple(self.value(arg) for arg in expr.args))
         )
+
+    def add(self, item: BodyItem) -> None:
+        """Add an item; a generator that binds nothing becomes a test of its variable."""
+        call = generator_of(item)
+        if call is not None and isinstance(item, Comparison):
+            test = Apply(MEMBERSHIP[call.function], (item.left, *call.args))
+            item = condition(test, item.negated)
+        if isinstance(item, Comparison):
+            item = Comparison(item.op, self.value(item.left), self.value(item.right), item.negated)
+        self.items.append(item)
 
     def value(self, expr: Expr) -> Term:
         if not isinstance(expr, Apply):
@@ -131,8 +155,11 @@ class _Sides:
             return cls(item, frozenset(left), frozenset(right))
         return cls(item, frozenset(item.variables()), frozenset())
 
-    def __contains__(self, variable: Variable) -> bool:
-        return variable in self.left or variable in self.right
+    def with_value(self, variable: Variable, value: Term) -> _Sides:
+        """Return the item with a value in place of a variable."""
+        if variable in self.left or variable in self.right:
+            return _Sides.of(_substitute(self.item, variable, value))
+        return self
 
 
 def _named(sides: _Sides, bound: set[Variable]) -> tuple[Variable, Expr] | None:

@@ -95,14 +95,7 @@ def extremum_findings(
     for part in paced(components(clauses, yield_now), yield_now, CLAUSES_PER_YIELD):
         inside = sorted(index for schema in part.relations for index in numbers[schema])
         own = [clauses[index] for index in inside]
-        read = {atom.schema for clause in own for atom in clause.all_atoms()} - part.relations
-        negation = next((unsettled[schema] for schema in read if schema in unsettled), None)
-        if part.recursive and any(
-            atom.absent and atom.schema in part.relations
-            for clause in own
-            for atom in clause.all_atoms()
-        ):
-            negation = sorted(part.relations, key=str)
+        negation = _negation_below(part, own, unsettled)
         if negation is not None:
             unsettled.update(dict.fromkeys(part.relations, negation))
         best = sorted((schema for schema in part.relations if schema.role in BEST), key=str)
@@ -121,6 +114,23 @@ def extremum_findings(
                 yield replace(finding, relations=part.relations)
 
 
+def _negation_below(
+    part: Component,
+    own: Sequence[Clause],
+    unsettled: Mapping[RelationSchema, list[RelationSchema]],
+) -> list[RelationSchema] | None:
+    """Return the relations of a recursion through negation that a component is or depends on; None
+    without one.
+
+    `own` are the clauses of the component, and `unsettled` has the result for those below.
+    """
+    atoms = [atom for clause in own for atom in clause.all_atoms()]
+    if part.recursive and any(atom.absent and atom.schema in part.relations for atom in atoms):
+        return sorted(part.relations, key=str)
+    read = {atom.schema for atom in atoms} - part.relations
+    return next((unsettled[schema] for schema in read if schema in unsettled), None)
+
+
 def check_extrema(findings: Iterable[ExtremumFinding]) -> None:
     """Raise RefusedExtremum for the first finding, if there is one."""
     finding = next(iter(findings), None)
@@ -134,30 +144,56 @@ def first_problem(clause: Clause, moving: Collection[RelationSchema]) -> str | N
     """
     improving = improving_values(clause, moving)
     for atom in clause.all_atoms():
-        if atom.schema in moving and atom.schema.role in BEST:
-            if atom.absent:
-                return f"{atom.schema.stored} stands under not"
-            value = atom.args[-1]
-            if isinstance(value, str):
-                return f"the value of {atom.schema.stored} is compared with {value}"
-            if value in atom.args[:-1] and not value.anonymous:
-                return f"the value {value} is also in the group of {atom.schema.stored}"
-        group = atom.args[:-1] if atom.schema in moving and atom.schema.role in BEST else atom.args
-        for arg in group:
+        is_best = _is_best(atom, moving)
+        if is_best and (problem := _value_problem(atom)):
+            return problem
+        for arg in atom.args[:-1] if is_best else atom.args:
             if arg in improving:
                 return f"{atom.schema.stored} is looked up by the value {arg}"
-    seen: set[Variable] = set()
-    for atom in clause.atoms():
-        if atom.schema in moving and atom.schema.role in BEST:
-            value = atom.args[-1]
-            if isinstance(value, Variable) and not value.anonymous:
-                if value in seen:
-                    return f"two values are compared as equal: {value}"
-                seen.add(value)
+    repeated = _repeated_value(clause, moving)
+    if repeated is not None:
+        return f"two values are compared as equal: {repeated}"
     for item in clause.body:
         if isinstance(item, Comparison) and (problem := _comparison_problem(item, improving)):
             return problem
     return _head_problem(clause, improving)
+
+
+def _recursive_problem(clause: Clause, moving: Collection[RelationSchema]) -> str | None:
+    """Return the `first_problem` of a clause of a recursion, whose head must have a best value."""
+    problem = first_problem(clause, moving)
+    if problem is None and clause.head.schema.role not in BEST:
+        return f"{clause.head.schema.stored} depends on values that can still improve"
+    return problem
+
+
+def _is_best(atom: ClauseAtom, moving: Collection[RelationSchema]) -> bool:
+    """Return True for an atom of `moving` whose last argument is a best value."""
+    return atom.schema in moving and atom.schema.role in BEST
+
+
+def _value_problem(atom: ClauseAtom) -> str | None:
+    """Return why an atom does not only read a best value that improves; None if it does."""
+    value = atom.args[-1]
+    if atom.absent:
+        return f"{atom.schema.stored} stands under not"
+    if isinstance(value, str):
+        return f"the value of {atom.schema.stored} is compared with {value}"
+    if value in atom.args[:-1] and not value.anonymous:
+        return f"the value {value} is also in the group of {atom.schema.stored}"
+    return None
+
+
+def _repeated_value(clause: Clause, moving: Collection[RelationSchema]) -> Variable | None:
+    """Return a variable that is the best value of two atoms of `moving`, None without one."""
+    seen: set[Variable] = set()
+    for atom in clause.atoms():
+        value = atom.args[-1] if _is_best(atom, moving) else None
+        if isinstance(value, Variable) and not value.anonymous:
+            if value in seen:
+                return value
+            seen.add(value)
+    return None
 
 
 def improving_values(clause: Clause, moving: Collection[RelationSchema]) -> Mapping[Variable, int]:
@@ -239,9 +275,9 @@ def _head_problem(clause: Clause, improving: Mapping[Variable, int]) -> str | No
 
 def _recursion_findings(part: Component, own: Sequence[Clause]) -> Iterator[ExtremumFinding]:
     """Yield what a recursion through best-value predicates does wrong, once for each rule."""
-    roles = {schema.role for schema in part.relations if schema.role in BEST}
-    names = ", ".join(sorted({str(s.stored) for s in part.relations if s.role in BEST}))
-    if len(roles) > 1:
+    best = [schema for schema in part.relations if schema.role in BEST]
+    names = ", ".join(sorted({str(schema.stored) for schema in best}))
+    if len({schema.role for schema in best}) > 1:
         message = f"a recursion through min and max together: {names}"
         hint = "use one of them, with the other sign of the values if need be"
         yield ExtremumFinding("not-monotone", _rules_of(own), message, hint)
@@ -252,22 +288,18 @@ def _recursion_findings(part: Component, own: Sequence[Clause]) -> Iterator[Extr
         calls = [atom for atom in clause.all_atoms() if atom.schema in part.relations]
         if not calls:
             continue
-        problem = first_problem(clause, part.relations)
-        if problem is None and clause.head.schema.role not in BEST:
-            problem = f"{clause.head.schema.stored} depends on values that can still improve"
+        problem = _recursive_problem(clause, part.relations)
         if problem is not None:
             yield ExtremumFinding(
                 "not-monotone", _rules_of([clause]), f"recursion through {names}: {problem}", _HINT
             )
             continue
-        kinds = [_kind(clause, atom) for atom in calls if atom.schema.role in BEST]
-        is_strict = all(kind.is_strict for kind in kinds)
-        is_bounded = all(kind.is_bounded for kind in kinds)
-        if not (is_strict or is_bounded):
+        kind = _common_kind(clause, [atom for atom in calls if atom.schema.role in BEST])
+        if not (kind.is_strict or kind.is_bounded):
             yield _unbounded(clause, names)
-        elif not is_strict:
+        elif not kind.is_strict:
             flat.append(clause)
-        elif not is_bounded:
+        elif not kind.is_bounded:
             improves.append(clause)
     if flat:
         for clause in improves:
@@ -316,6 +348,12 @@ def _kind(clause: Clause, atom: ClauseAtom) -> _Kind:
     return _Kind(
         target in _strict_terms(value, clause), target in _bounded_terms(value, clause, least)
     )
+
+
+def _common_kind(clause: Clause, atoms: Iterable[ClauseAtom]) -> _Kind:
+    """Return the dependence of a head's value on the values of several atoms together."""
+    kinds = [_kind(clause, atom) for atom in atoms]
+    return _Kind(all(kind.is_strict for kind in kinds), all(kind.is_bounded for kind in kinds))
 
 
 def _strict_terms(value: Variable, clause: Clause) -> set[object]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kbplanner.ir.inputs import Input
+from kbplanner.ir.inputs import Input, input_problem
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.masks import Mask, mask_problem
 from kbplanner.ir.terms import Rule
 
 _SLOT = re.compile(r"\{([^{}]*)\}")
@@ -32,11 +33,20 @@ class Phrase:
         return f"{self.predicate}/{self.arity}"
 
 
-Declaration = Phrase | Input
+Declaration = Phrase | Input | Mask
 """A statement about a predicate that is stored and that no answer depends on."""
 
 Definition = Rule | Declaration
 """A statement of a rule author about predicates, beside facts."""
+
+
+def declaration_problem(declared: Declaration, limits: Limits = DEFAULT_LIMITS) -> str | None:
+    """Return what is wrong with a declaration; None if nothing is."""
+    if isinstance(declared, Input):
+        return input_problem(declared, limits)
+    if isinstance(declared, Mask):
+        return mask_problem(declared, limits)
+    return phrase_problem(declared, limits)
 
 
 def phrase_problem(phrase: Phrase, limits: Limits = DEFAULT_LIMITS) -> str | None:

@@ -8,11 +8,12 @@ body does not matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from kbplanner.errors import InvalidInput, UnsafeRule
 from kbplanner.ir.conditions import condition_of, generator_of
+from kbplanner.ir.inputs import Input
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.operators import STRING_TESTS
 from kbplanner.ir.terms import (
@@ -31,10 +32,14 @@ from kbplanner.ir.terms import (
 from kbplanner.ir.values.pattern import compile_pattern
 from kbplanner.ir.values.texts import natural
 from kbplanner.syntax.diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
+from kbplanner.syntax.printer import print_row
 from kbplanner.syntax.statements import FactStatement, RuleStatement, Statement, TextSpan
 
 UNDER_NOT_HINT = 'write _ for "any"'
 """Hint for a variable that occurs only under `not`."""
+
+MAX_SHOWN_CHARS = 200
+"""Maximum length of a fact or an argument in an error."""
 
 _UPPER_WORD = re.compile(r"[A-Z][A-Za-z0-9_]*")
 
@@ -48,6 +53,20 @@ def check_fact(atom: Atom, limits: Limits = DEFAULT_LIMITS) -> None:
             raise InvalidInput.at(f"args[{at}]", f"a fact has no variables, found {_shown(arg)}")
         if problem := limits.constant_problem(arg):
             raise InvalidInput.at(f"args[{at}]", problem)
+
+
+def type_mismatch(declared: Input, args: Sequence[str], at: int) -> str:
+    """Say that the argument of a fact at an index is not of the type that an input declares."""
+    value, fact = shortened(args[at]), shortened(print_row(declared.predicate, args, False))
+    return (
+        f"the argument {declared.args[at]} of {declared.signature} is of the type"
+        f' {declared.types[at]}, found "{value}" in {fact}'
+    )
+
+
+def shortened(text: str) -> str:
+    """Return at most MAX_SHOWN_CHARS characters of a fact or an argument, for an error."""
+    return text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + "..."
 
 
 def check_rule(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]:

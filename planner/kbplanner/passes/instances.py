@@ -44,7 +44,7 @@ from kbplanner.ir.schema import BEST, RelationSchema, Role
 from kbplanner.ir.terms import Variable
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.passes.first import FirstInstances, keep_first, recursions
-from kbplanner.passes.parts import Unseen, split, undivided
+from kbplanner.passes.parts import SplitClause, Unseen, split, undivided
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +158,9 @@ def instances(
                     str(clause.rule),
                 )
             own = level.clause
-            parts = tuple(atom for atom in own.atoms() if atom.schema.role is Role.PART)
-            premises = tuple(
-                atom
-                for atom in own.atoms()
-                if atom in parts or _concluded(atom.schema, seed_relation)
-            )
-            schema = RelationSchema(str(len(relations)), len(level.columns), role=Role.INSTANCE)
-            relations.append(
-                InstanceRelation(schema, own, whole, level.columns, premises, parts, level.unseen)
-            )
+            relation = _instance_relation(len(relations), level, whole, seed_relation)
+            schema = relation.schema
+            relations.append(relation)
             if is_first and not _is_copy(clause, seed_relation):
                 firsts.append(FirstInstances(clause, whole, level.columns, schema))
                 continue
@@ -199,6 +192,21 @@ def _supporting(program: Program, seed_relation: RelationSchema | None) -> list[
                     todo.append(atom.schema)
     return sorted(
         (c for c in program.clauses if c.head.schema in reached), key=lambda clause: clause.rule
+    )
+
+
+def _instance_relation(
+    number: int, level: SplitClause, whole: Clause, seed_relation: RelationSchema | None
+) -> InstanceRelation:
+    """Return the relation of the instances of a clause or of a part of it."""
+    atoms = tuple(level.clause.atoms())
+    parts = tuple(atom for atom in atoms if atom.schema.role is Role.PART)
+    premises = tuple(
+        atom for atom in atoms if atom in parts or _concluded(atom.schema, seed_relation)
+    )
+    schema = RelationSchema(str(number), len(level.columns), role=Role.INSTANCE)
+    return InstanceRelation(
+        schema, level.clause, whole, level.columns, premises, parts, level.unseen
     )
 
 

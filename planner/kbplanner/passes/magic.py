@@ -54,22 +54,11 @@ def magic(program: Program, yield_now: YieldNow = go_on) -> Program:
     }
     clauses: dict[Clause, None] = {}
     for clause in paced(program.clauses, yield_now, REWRITES_PER_YIELD):
-        body = clause.body
-        guarded = bool(body) and isinstance(body[0], ClauseAtom) and body[0].schema.role in GUARDS
-        guarded = (
-            guarded or clause.head.schema.role is Role.ANSWER
-        )  # reached rows came from the demand
-        full = clause.head.schema.bare in program.full
-        if not guarded and not full:
-            # A clause with aggregates derives all groups; demand for its head is demand for the
-            # bindings it reads.
-            body = (ClauseAtom(clause.head.schema.demand, bound_args(clause.head)), *body)
-        before: list[ClauseItem] = []
         external = clause.head.schema.bare in program.external
         if external and clause.head.schema != program.goal:
             continue
-        if external:
-            body = clause.body
+        body = clause.body if external else _guarded_body(clause, program)
+        before: list[ClauseItem] = []
         for item in body:
             if (
                 isinstance(item, ClauseAtom)
@@ -92,6 +81,19 @@ def magic(program: Program, yield_now: YieldNow = go_on) -> Program:
     return replace(
         program, clauses=tuple(clauses), seed=seed, answer=program.goal, answer_columns=columns
     )
+
+
+def _guarded_body(clause: Clause, program: Program) -> tuple[ClauseItem, ...]:
+    """Return the body of a clause with a guard, unless it has one or derives the relation in full.
+
+    A clause of the answer needs none: reached rows came from the demand. A clause with aggregates
+    derives all groups; demand for its head is demand for the bindings it reads.
+    """
+    body, schema = clause.body, clause.head.schema
+    is_guarded = bool(body) and isinstance(body[0], ClauseAtom) and body[0].schema.role in GUARDS
+    if is_guarded or schema.role is Role.ANSWER or schema.bare in program.full:
+        return body
+    return ClauseAtom(schema.demand, bound_args(clause.head)), *body
 
 
 def demand_can_cost_more(program: Program, yield_now: YieldNow = go_on) -> bool:

@@ -376,20 +376,8 @@ def _split(
         fan_outs.append(_added_fan_out((first, second), known, statistics, values))
         join = RelationSchema(f"{clause.head.schema.predicate}#{next(names)}", 2, role=Role.JOIN)
         known.add(join)
-        ends = set(first.variables()) ^ set(second.variables())
-        columns = tuple(v for v in (*first.variables(), *second.variables()) if v in ends)
-        joined = ClauseAtom(join, columns)
-        inside = {*first.variables(), *second.variables()}
-        moved = [
-            item
-            for item in clause.body
-            if item is first
-            or item is second
-            or (len(set(item.variables())) <= 1 and inside.issuperset(item.variables()))
-        ]
-        rest = [item for item in clause.body if not any(item is other for other in moved)]
-        joins.append(Clause(joined, tuple(moved), clause.rule))
-        clause = Clause(clause.head, (joined, *rest), clause.rule)
+        joined, clause = _split_off(clause, first, second, join)
+        joins.append(joined)
     if left == 2:
         if len(_chain(clause)) != left:
             return None
@@ -398,6 +386,28 @@ def _split(
             return None
         fan_outs.append(_added_fan_out((last, other), known, statistics, values))
     return _Join([*joins, clause], tuple(fan_outs), is_demanded)
+
+
+def _split_off(
+    clause: Clause, first: ClauseAtom, second: ClauseAtom, join: RelationSchema
+) -> tuple[Clause, Clause]:
+    """Return a clause that joins two atoms into the relation `join`, and the rest of the clause."""
+    inside = {*first.variables(), *second.variables()}
+    ends = set(first.variables()) ^ set(second.variables())
+    columns = tuple(v for v in (*first.variables(), *second.variables()) if v in ends)
+    joined = ClauseAtom(join, columns)
+    moved = [
+        item
+        for item in clause.body
+        if item is first
+        or item is second
+        or (len(set(item.variables())) <= 1 and inside.issuperset(item.variables()))
+    ]
+    rest = [item for item in clause.body if not any(item is other for other in moved)]
+    return (
+        Clause(joined, tuple(moved), clause.rule),
+        Clause(clause.head, (joined, *rest), clause.rule),
+    )
 
 
 def _leaves_two(

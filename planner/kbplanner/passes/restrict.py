@@ -27,7 +27,7 @@ aggregates, best values, recursive relations and relations of plugins keep their
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kbplanner.ir.program import (
@@ -35,6 +35,7 @@ from kbplanner.ir.program import (
     Clause,
     ClauseAtom,
     ClauseItem,
+    Component,
     Computation,
     Program,
     components,
@@ -62,36 +63,21 @@ def restrict(program: Program, yield_now: YieldNow = go_on) -> Program:
     """
     parts = components(program.clauses, yield_now)
     heads = program.heads()
-    general = {schema for part in parts if part.recursive for schema in part.relations}
-    general.update(
-        clause.head.schema
-        for clause in program.clauses
-        if clause.aggregates or clause.head.schema.role in BEST
-    )
-    general.update(program.external)
+    general = _general(program, parts)
     order = {schema: number for number, schema in enumerate(heads)}
     goal = replace(program.goal, restrictions=())
     goal_version = goal, () if goal in general else program.goal.restrictions
     common = _Versions()
     common[goal_version] = []
-    of_schema = common.of_schema
-    widened: set[RelationSchema] = set()
     restricted_clauses: list[tuple[Version, Clause, list[Version | None]]] = []
     # Callers before callees: every call of a version is known before its clauses are made.
     for part in paced(reversed(parts), yield_now, 1):
         relations = sorted(part.relations, key=order.__getitem__)
-        if len(relations) > 1 and any((schema, ()) in common for schema in relations):
-            for schema in relations:
-                common[schema, ()] = []
-        for schema in relations:
-            if len(of_schema[schema]) > MAX_VERSIONS:
-                widened.add(schema)
-                common[schema, ()] = []
-                of_schema[schema] = [(schema, ())]
+        common.widen(relations)
         called = [
             (version, clause)
             for schema in relations
-            for version in of_schema[schema]
+            for version in common.of_schema[schema]
             for clause in heads[schema]
         ]
         for version, clause in paced(called, yield_now, REWRITES_PER_YIELD):
@@ -102,19 +88,25 @@ def restrict(program: Program, yield_now: YieldNow = go_on) -> Program:
                 )
     if not any(version[1] or common[version] for version in common):
         return replace(program, goal=goal)
-    names = {
-        version: replace(
-            version[0],
-            restrictions=() if version[0] in widened else (*version[1], *common[version]),
-        )
-        for version in common
-    }
+    names = common.names()
     restricted_clauses.sort(key=lambda entry: order[entry[0][0]])
     clauses = [
         _renamed(clause, names[version], versions, names)
         for version, clause, versions in paced(restricted_clauses, yield_now, REWRITES_PER_YIELD)
     ]
     return replace(program, clauses=tuple(dict.fromkeys(clauses)), goal=names[goal_version])
+
+
+def _general(program: Program, parts: Iterable[Component]) -> set[RelationSchema]:
+    """Return the relations that keep their general form."""
+    general = {schema for part in parts if part.recursive for schema in part.relations}
+    general.update(
+        clause.head.schema
+        for clause in program.clauses
+        if clause.aggregates or clause.head.schema.role in BEST
+    )
+    general.update(program.external)
+    return general
 
 
 class _Versions(dict[Version, list[Comparison]]):
@@ -125,11 +117,35 @@ class _Versions(dict[Version, list[Comparison]]):
     def __init__(self) -> None:
         super().__init__()
         self.of_schema: defaultdict[RelationSchema, list[Version]] = defaultdict(list)
+        self._widened: set[RelationSchema] = set()
 
     def __setitem__(self, version: Version, comparisons: list[Comparison]) -> None:
         if version not in self:
             self.of_schema[version[0]].append(version)
         super().__setitem__(version, comparisons)
+
+    def widen(self, relations: Sequence[RelationSchema]) -> None:
+        """Give all relations of a component their general version if one of them has it, and no
+        other version to a relation with too many.
+        """
+        if len(relations) > 1 and any((schema, ()) in self for schema in relations):
+            for schema in relations:
+                self[schema, ()] = []
+        for schema in relations:
+            if len(self.of_schema[schema]) > MAX_VERSIONS:
+                self._widened.add(schema)
+                self[schema, ()] = []
+                self.of_schema[schema] = [(schema, ())]
+
+    def names(self) -> dict[Version, RelationSchema]:
+        """Return the restricted relation of each version."""
+        names = {}
+        for version, comparisons in self.items():
+            schema, equalities = version
+            is_general = schema in self._widened
+            restrictions = () if is_general else (*equalities, *comparisons)
+            names[version] = replace(schema, restrictions=restrictions)
+        return names
 
 
 def _calls(

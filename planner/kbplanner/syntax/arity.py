@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
+from kbplanner.ir.inputs import Input
+from kbplanner.ir.masks import Mask
 from kbplanner.ir.terms import Literal, Rule
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbplanner.syntax.constraints import DIFFERENT, is_optional
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import (
+    DeclarationStatement,
     FactStatement,
     GoalStatement,
     RuleStatement,
@@ -45,12 +48,12 @@ def arity_warnings(
 ) -> list[RuleWarning]:
     """Warn once about each predicate and arity of a text that is not used elsewhere.
 
-    `known` holds the stored predicates with their arities; facts and rule heads of the text itself
-    count as well. Warned about are a known predicate with a new arity, and, in bodies and goals, an
-    unknown predicate, with the known one of a similar name if there is one. `defined_elsewhere` are
-    predicates of other texts. Names of `unread_names`, which a text with errors may define, are not
-    unknown. With `only_similar` a predicate is unknown only if a similar name is known. `yield_now`
-    is called about once a millisecond.
+    `known` holds the stored predicates with their arities; facts, rule heads and declared inputs
+    of the text itself count as well. Warned about are a known predicate with a new arity, and, in
+    bodies, goals and masks, an unknown predicate, with the known one of a similar name if there is
+    one. `defined_elsewhere` are predicates of other texts. Names of `unread_names`, which a text
+    with errors may define, are not unknown. With `only_similar` a predicate is unknown only if a
+    similar name is known. `yield_now` is called about once a millisecond.
     """
     defined: dict[str, set[int]] = {name: set(arities) for name, arities in known.items()}
     own = ((name, arity) for name, arity, _ in _defined(statements))
@@ -113,6 +116,10 @@ def edit_distance(name: str, other: str) -> int:
     """Count letters to insert, delete, replace or swap with their neighbour (optimal string
     alignment).
     """
+    while name and other and name[-1] == other[-1]:
+        name, other = name[:-1], other[:-1]
+    while name and other and name[0] == other[0]:
+        name, other = name[1:], other[1:]
     above: list[int] = []
     upper: list[int] = []
     row = list(range(len(other) + 1))
@@ -127,16 +134,20 @@ def edit_distance(name: str, other: str) -> int:
 
 
 def _defined(statements: Sequence[Statement]) -> Iterator[tuple[str, int, TextSpan]]:
-    """Yield the predicates of facts and rule heads."""
+    """Yield the predicates of facts, rule heads and declared inputs."""
     for statement in statements:
         if isinstance(statement, FactStatement):
             yield statement.atom.predicate, statement.atom.arity, statement.span
+        elif isinstance(statement, DeclarationStatement):
+            declared = statement.declaration
+            if isinstance(declared, Input):
+                yield declared.predicate, declared.arity, statement.span
         elif isinstance(statement, RuleStatement):
             yield statement.predicates[0]
 
 
 def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, TextSpan]]:
-    """Yield the predicates of bodies and goals."""
+    """Yield the predicates of bodies, goals and masks."""
     for statement in statements:
         if isinstance(statement, RuleStatement):
             optional = is_optional(statement.rule)
@@ -145,6 +156,10 @@ def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, TextSpan]
                     yield predicate
         elif isinstance(statement, GoalStatement):
             yield from statement.predicates
+        elif isinstance(statement, DeclarationStatement):
+            declared = statement.declaration
+            if isinstance(declared, Mask):  # a misspelt one would hide nothing
+                yield declared.predicate, declared.arity, statement.span
 
 
 def _arity_warning(name: str, arity: int, others: set[int], span: TextSpan) -> RuleWarning:

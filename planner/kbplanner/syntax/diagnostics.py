@@ -37,11 +37,15 @@ class RuleWarning:
     hint: str | None = None
     span: TextSpan | None = None
 
+    @property
+    def text(self) -> str:
+        """The message with its hint."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
     def display(self, source: str) -> str:
         """Return the warning as compilers print it: `file:line:col: warning: message (hint)`."""
         location = source if self.span is None else f"{source}:{self.span.line}:{self.span.column}"
-        hint = f" ({self.hint})" if self.hint else ""
-        return f"{location}: warning: {self.message}{hint}"
+        return f"{location}: warning: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)

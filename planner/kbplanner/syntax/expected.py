@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbplanner.ir.inputs import INPUT
+from kbplanner.ir.masks import MASK
+from kbplanner.syntax.arity import nearest_name
 from kbplanner.syntax.diagnostics import Problem, excerpt
 from kbplanner.syntax.scanner import OPERAND_END, OPERAND_START, Token
 
@@ -41,6 +43,7 @@ _ARROWS = (":=", "=>", "⇒", "→", "->", "←", "⇐")
 _AND = ("&", "&&", "∧")
 _OPENING = {"_LPAR": "(", "_LSQB": "["}
 _CLOSING = {"_RPAR": "_LPAR", "_RSQB": "_LSQB"}
+_SIGN_PAIRS = {"(": ")", "[": "]"}
 _COMMA_HINT = "put a comma between body atoms"
 _APART_HINT = 'end a fact with "."; one statement asserts or concludes one atom'
 _ARROW_HINT = 'write ":-" between the head and the body'
@@ -89,7 +92,7 @@ _CONSTRAINTS = {
     "key": "write @key owns(?car, _).",
     "disjoint": "write @disjoint cat, dog.",
     "total": "write @total person(?x), age(?x, _).",
-    INPUT: 'write @input works_at(person, company) "where a person works now".',
+    INPUT: 'write @input stored(path, size: number) "a file and its size".',
 }
 """How each declaration of constraints and inputs is written."""
 
@@ -100,10 +103,9 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     `line_start` is where the line of that token begins in `text`, `indent` how far the statement's
     first token is from the beginning of its own line.
     """
-    is_constraint = len(tokens) > 1 and tokens[1].type in ("CONSTRAINT", "INPUT")
-    is_named = tokens[0].type == "_AT" and not is_constraint
-    if at > 2 and is_named and tokens[2].type in ("IDENT", "STRING"):
-        at = at if tokens[1].value in DECLARATIONS else 2  # the colon after the name of a rule
+    is_constraint = _is_constraint(tokens)
+    if not is_constraint:
+        at = _place_to_explain(tokens, at)
     context = context_of(tokens, at)
     before = tokens[at - 1] if at else None
     token = tokens[at] if at < len(tokens) else None
@@ -112,12 +114,7 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
         if problem is not None:
             return problem
     if context.open and (token is None or token.type in ("_END", "_ARROW", "_GOAL", "_AT")):
-        opening = context.open[-1]
-        sign = _OPENING[opening.type]
-        return Problem(
-            "unclosed-bracket", f'this "{sign}" is never closed', f'expected "," or "{")" if sign == "(" else "]"}" '
-            f"before {_shown(text, token)}", opening.start, opening.end,
-        )  # fmt: skip
+        return _unclosed_bracket(text, context.open[-1], token)
     if before is not None:
         if is_constraint and not context.open:
             return _bad_constraint(text, tokens[1].value, token, before)
@@ -126,13 +123,44 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     if token is None:
         return _at_end(tokens[at - 1], context)
     actual = f"found {_shown(text, token)}"
-    arrow = tokens[at - 2] if at > 1 and context.part == "head" and not context.open else None
-    if before is not None and arrow is not None and _is_arrow_to_the_left(arrow, before):
-        message = 'expected ":-" after the head, found "<-"'
-        return Problem("wrong-arrow", message, _ARROW_HINT, arrow.start, before.end)
+    if context.part == "head" and not context.open and (problem := _wrong_arrow(tokens, at)):
+        return problem
     if before is not None and before.type in OPERAND_END:
         return _after_operand(text, token, before, context, actual, line_start, indent)
     return _at_start(token, before, context, actual)
+
+
+def _is_constraint(tokens: list[Token]) -> bool:
+    return len(tokens) > 1 and tokens[1].type in ("CONSTRAINT", "INPUT")
+
+
+def _place_to_explain(tokens: list[Token], at: int) -> int:
+    """Return `at`, or the place of the colon that the name of a rule lacks."""
+    is_named = at > 2 and tokens[0].type == "_AT" and tokens[2].type in ("IDENT", "STRING")
+    return 2 if is_named and tokens[1].value not in DECLARATIONS else at
+
+
+def _unclosed_bracket(text: str, opening: Token, token: Token | None) -> Problem:
+    sign = _OPENING[opening.type]
+    closing = _SIGN_PAIRS[sign]
+    hint = f'expected "," or "{closing}" before {_shown(text, token)}'
+    return Problem(
+        "unclosed-bracket", f'this "{sign}" is never closed', hint, opening.start, opening.end
+    )
+
+
+def _unmatched_bracket(token: Token) -> Problem:
+    opening = _OPENING[_CLOSING[token.type]]
+    message = f'no "{opening}" before this "{_SIGN_PAIRS[opening]}"'
+    return Problem("unmatched-bracket", message, None, token.start, token.end)
+
+
+def _wrong_arrow(tokens: list[Token], at: int) -> Problem | None:
+    """Return the problem of `<-` before `tokens[at]`, None without it."""
+    if at < 2 or not _is_arrow_to_the_left(tokens[at - 2], tokens[at - 1]):
+        return None
+    message = 'expected ":-" after the head, found "<-"'
+    return Problem("wrong-arrow", message, _ARROW_HINT, tokens[at - 2].start, tokens[at - 1].end)
 
 
 def _bad_constraint(text: str, word: str, token: Token | None, before: Token) -> Problem:
@@ -148,10 +176,8 @@ def _bad_constraint(text: str, word: str, token: Token | None, before: Token) ->
 def _bad_declaration(text: str, word: str, token: Token | None, before: Token) -> Problem:
     actual = "the end of the text" if token is None else _shown(text, token)
     mark = before if token is None else token
-    is_phrase = word == "phrase"
-    example = 'phrase works_at/2 "{0} works at {1}"' if is_phrase else f"{word} same/2"
-    phrase = " and its phrase in quotes" if is_phrase else ""
-    message = f"expected the name and arity of a predicate{phrase}, found {actual}"
+    example, rest = _WITH_REST.get(word, (f"{word} same/2", ""))
+    message = f"expected the name and arity of a predicate{rest}, found {actual}"
     return Problem("bad-declaration", message, f"write @{example}.", mark.start, mark.end)
 
 
@@ -162,8 +188,18 @@ def _is_arrow_to_the_left(first: Token, second: Token) -> bool:
 EQUIVALENCE_WORDS = ("equivalence", "canonical")
 """Words of declarations about an equivalence relation, which are read as rules."""
 
-DECLARATIONS = ("phrase", *EQUIVALENCE_WORDS)
+DECLARATIONS = ("phrase", MASK, *EQUIVALENCE_WORDS)
 """Words after `@` that begin a declaration."""
+
+
+_DECLARING = (*DECLARATIONS, *_CONSTRAINTS, "module", "strict")
+"""All words of this language after `@`."""
+
+_WITH_REST = {
+    "phrase": ('phrase works_at/2 "{0} works at {1}"', " and its phrase in quotes"),
+    MASK: ("mask can_read/2 1", " and numbers of arguments"),
+}
+"""An example of a declaration in which something follows the predicate, and what it is."""
 
 
 def _is_declaration(tokens: list[Token], at: int) -> bool:
@@ -286,15 +322,7 @@ def _after_operand(
     if token.type in _CLOSING and (
         not context.open or context.open[-1].type != _CLOSING[token.type]
     ):
-        sign = ")" if token.type == "_RPAR" else "]"
-        opening = "(" if sign == ")" else "["
-        return Problem(
-            "unmatched-bracket",
-            f'no "{opening}" before this "{sign}"',
-            None,
-            token.start,
-            token.end,
-        )
+        return _unmatched_bracket(token)
     if context.open:
         return _inside_brackets(text, token, before, context, actual)
     own_line = not text[line_start : token.start].strip() and before.end <= line_start
@@ -306,15 +334,7 @@ def _after_operand(
         )
         return Problem("missing-period", message, hint, before.end, before.end + 1)
     if word == "and" or word == "or":
-        expected = '":-" or "."' if context.part == "head" else '"," or "."'
-        hint = _APART_HINT if context.part == "head" else _COMMA_HINT if word == "and" else _OR_HINT
-        return Problem(
-            "wrong-conjunction",
-            f"expected {expected} after an atom, {actual}",
-            hint,
-            token.start,
-            token.end,
-        )
+        return _wrong_conjunction(token, word, context, actual)
     if word == "is" and before.type == "VAR":
         message = f"expected a comparison, {actual}"
         return Problem(
@@ -328,10 +348,22 @@ def _after_operand(
     return Problem("syntax", f"expected {following}, {actual}", advice, token.start, token.end)
 
 
+def _wrong_conjunction(token: Token, word: str, context: TokenContext, actual: str) -> Problem:
+    """Return the problem of the word `and` or `or` after an atom."""
+    if context.part == "head":
+        expected, hint = '":-" or "."', _APART_HINT
+    else:
+        expected, hint = '"," or "."', _COMMA_HINT if word == "and" else _OR_HINT
+    message = f"expected {expected} after an atom, {actual}"
+    return Problem("wrong-conjunction", message, hint, token.start, token.end)
+
+
 def _following(before: Token, context: TokenContext) -> tuple[str, str | None]:
     """Return what must follow the operand `before`, and a hint for all that may stand there."""
     if context.naming:
         hint = 'write a space after ":"' if ":" in before.value else None
+        if declaration := nearest_name(before.value, _DECLARING):
+            hint = f"did you mean @{declaration}?"
         return '":" after the rule\'s name', hint
     if before.type == "_RSQB":
         return '"." after the annotations', None

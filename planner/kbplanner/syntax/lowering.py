@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from kbplanner.ir.conditions import condition, generator
-from kbplanner.ir.inputs import Input, input_problem
+from kbplanner.ir.inputs import TYPES, Input, input_problem
 from kbplanner.ir.limits import MAX_DEPTH, Limits, metadata_problem, text_problem
+from kbplanner.ir.masks import MASK, Mask, mask_problem
 from kbplanner.ir.operators import (
     AGGREGATES,
     EXTREMA,
@@ -75,6 +76,9 @@ _FACT_KEYS = ("confidence", "ttl", "scope", "validFrom", "validUntil", "metadata
 _RULE_KEYS = ("confidence", "scope")
 
 
+_MASK_HINT = "write @mask can_read/2 1."
+
+
 class Lowering:
     """Translator of one statement's tree to terms; `problems` collects its errors."""
 
@@ -112,37 +116,68 @@ class Lowering:
         return Rule(head, body, name, annotations.confidence, annotations.scope)
 
     def declaration(self, clause: ClauseTree) -> Declaration:
-        """Return the phrase or the input that is declared."""
-        return self._input(clause) if clause.items else self._phrase(clause)
+        """Return the phrase, the input or the mask that is declared."""
+        if clause.items:
+            return self._input(clause)
+        return self._mask(clause) if clause.tokens[0].value == MASK else self._phrase(clause)
 
     def _input(self, clause: ClauseTree) -> Input:
         word, *texts = clause.tokens
         (item,) = clause.items
-        scope = self.annotations(clause, ("scope",)).scope
+        notes = self._annotation_values(clause, ("scope", "strict"))
         node = item.args[0] if item.kind == "plain" else item
         args = node.args if node.kind == "call" else ()
         is_atom = node.kind in ("call", "IDENT", "STRING")
-        if not is_atom or any(arg.kind != "IDENT" for arg in args):
+        if not is_atom or any(arg.kind not in ("IDENT", "typed") for arg in args):
             message = "an input is a predicate with names of its arguments in parentheses"
-            hint = 'write @input works_at(person, company) "where a person works now".'
+            hint = 'write @input stored(path, size: number) "a file and its size".'
             self._add("bad-declaration", message, hint, item.start, item.end)
             return Input("", ())
         if node.token.type == "IDENT":
             self._refuse_builtin(node.token, len(args))
         gloss = self.text(texts[0]) if texts else None
         names = tuple(self.text(arg.token) for arg in args)
-        declared = Input(self.text(node.token), names, gloss, scope)
+        types = tuple(arg.args[0].token if arg.kind == "typed" else None for arg in args)
+        for token in types:
+            if token is not None and token.value not in TYPES:
+                message = f"there is no type {excerpt(token.value)}"
+                self._at("bad-declaration", message, f"the types are {', '.join(TYPES)}", token)
+                return Input("", ())
+        declared = Input(
+            self.text(node.token),
+            names,
+            gloss,
+            notes.get("scope"),
+            tuple(None if each is None else each.value for each in types) if any(types) else (),
+            notes.get("strict", False),
+        )
         if problem := input_problem(declared, self.limits):
             self._at("bad-declaration", problem, None, texts[0] if gloss else word)
         return declared
 
+    def _mask(self, clause: ClauseTree) -> Mask:
+        _, name, arity, *numbers = clause.tokens
+        scope = self.annotations(clause, ("scope",)).scope
+        if not all(each.value.isdigit() and len(each.value) < 4 for each in (arity, *numbers)):
+            message = "a mask has the numbers of arguments"
+            self._at("bad-declaration", message, _MASK_HINT, arity)
+            return Mask("", 0, ())
+        positions = tuple(int(number.value) for number in numbers)
+        mask = Mask(self.text(name), int(arity.value), positions, scope)
+        if problem := mask_problem(mask, self.limits):
+            self._at("bad-declaration", problem, _MASK_HINT, numbers[0] if numbers else arity)
+        return mask
+
     def _phrase(self, clause: ClauseTree) -> Phrase:
         word, name, arity, *texts = clause.tokens
         if word.value != "phrase":
-            hint = "write @phrase, @input, @equivalence, @canonical, @key, @disjoint or @total, or @name: before a rule"
+            hint = (
+                "write @phrase, @input, @mask, @equivalence, @canonical, @key, @disjoint or @total, "
+                "or @name: before a rule"
+            )
             self._at("unknown-declaration", f'no declaration "@{word.value}"', hint, word)
             return Phrase("", 0, "")
-        if not texts:
+        if not texts or texts[0].type == "NUMBER":
             message = "a phrase has a text in quotes"
             hint = 'write @phrase works_at/2 "{0} works at {1}".'
             self._at("bad-declaration", message, hint, arity)
@@ -661,6 +696,11 @@ class Lowering:
         """Read `[key=value, ...]`."""
         if not clause.annotations:
             return NO_ANNOTATIONS
+        values = self._annotation_values(clause, keys)
+        return Annotations(*(values.get(key) for key in _FACT_KEYS))
+
+    def _annotation_values(self, clause: ClauseTree, keys: tuple[str, ...]) -> dict[str, Any]:
+        """Return the values of `[key=value, ...]` by key."""
         values: dict[str, Any] = {}
         for key, token, minus in clause.annotations:
             name = key.value
@@ -681,9 +721,14 @@ class Lowering:
                 values[name] = text
             elif name == "metadata":
                 values[name] = self._metadata(text, token)
+            elif name == "strict":
+                if text not in ("true", "false"):
+                    message = f'strict is true or false, found "{excerpt(text)}"'
+                    self._at("bad-annotation", message, None, token)
+                values[name] = text == "true"
             else:
                 values[name] = self._instant(name, text, token, minus)
-        return Annotations(*(values.get(key) for key in _FACT_KEYS))
+        return values
 
     def _confidence(self, text: str, token: Token) -> float:
         if token.type == "NUMBER" and 0.0 <= float(text) <= 1.0:

@@ -14,11 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from kbplanner.errors import InvalidInput
-from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_TOKENS, Limits
+from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_TOKENS, Limits, shortened
 from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.terms import Atom, BodyItem, Expr, Literal, Rule
 from kbplanner.pacing import YieldNow, current_yield, go_on
-from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, syntax_error
+from kbplanner.syntax.arity import nearest_name
+from kbplanner.syntax.diagnostics import Diagnostic, syntax_error
+from kbplanner.syntax.imports import installed, text_of
 from kbplanner.syntax.lowering import Lowering
 from kbplanner.syntax.plain_goals import plain_goal
 from kbplanner.syntax.reader import StatementReader, read_chunks
@@ -27,6 +29,7 @@ from kbplanner.syntax.statements import (
     DeclarationStatement,
     FactStatement,
     GoalStatement,
+    ModuleName,
     RuleStatement,
     Statement,
     TextSpan,
@@ -55,14 +58,17 @@ def parse_program(
 ) -> list[Statement]:
     """Read all statements of a text; `yield_now` is called about once a millisecond.
 
-    Raises RuleSyntaxError with every independent error. The last goal may lack its dot, and without
-    `final_dot` every last statement.
+    Raises RuleSyntaxError with every independent error, also for a text with `@module`, which is
+    deployed as a whole. The last goal may lack its dot, and without `final_dot` every last
+    statement.
     """
     reader = StatementReader(
         text, parse_clause, limits, mode="program" if final_dot else "clauses", yield_now=yield_now
     )
+    reader.importing = _Importing(yield_now)
     statements: list[Statement] = []
     statements += reader.statements()  # unlike `list()`: at a deadline the caller finds them here
+    reader.refuse_module()
     if reader.errors:
         raise syntax_error(reader.errors)
     return statements
@@ -72,28 +78,41 @@ def parse_stream(
     chunks: Iterable[str],
     limits: Limits = DEFAULT_LIMITS,
     yield_now: YieldNow | None = None,
-    max_errors: int = MAX_ERRORS,
+    *,
+    explained: bool = True,
 ) -> Iterator[Statement]:
     """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a
     time.
 
-    Raises RuleSyntaxError with every independent error, at the end of the text or after
-    `max_errors` of them; no statement is yielded after the first error. A caller that must not act
-    on a text with errors reads the iterator to its end first. `yield_now` is called about once a
-    millisecond.
+    Raises RuleSyntaxError with every independent error, at the end of the text or after MAX_ERRORS
+    of them; no statement is yielded after the first error. Unless errors are `explained`, it is
+    raised at the first one and does not say what is wrong, so that prose costs little. A caller
+    that must not act on a text with errors reads the iterator to its end first. `@module` at its
+    head is no statement. `yield_now` is called about once a millisecond.
     """
-    return read_chunks(chunks, parse_clause, limits, yield_now=yield_now, max_errors=max_errors)
+    return read_chunks(
+        chunks,
+        parse_clause,
+        limits,
+        yield_now=yield_now,
+        explained=explained,
+        importing=_Importing(yield_now),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A text with errors: the statements that have none, the errors, and the words of the
-    others.
+    """A text with errors: the statements that have none, the errors, the words of the others, the
+    rule set that `@module` names, whether the text has `@strict`, and the rule sets that it
+    imports, whose statements are not among its own.
     """
 
     statements: list[Statement]
     errors: list[Diagnostic]
     unread_names: set[str]
+    module: ModuleName | None = None
+    is_strict: bool = False
+    imports: tuple[str, ...] = ()
 
 
 def parse_valid(
@@ -111,9 +130,109 @@ def parse_valid(
     """
     reader = StatementReader(text, parse_clause, limits, mode=mode, yield_now=yield_now)
     reader.max_errors = max_errors
+    reader.importing = _Importing(yield_now, is_expanding=False)
+    return _parsed(reader)
+
+
+def _parsed(reader: StatementReader) -> Parsed:
     statements: list[Statement] = []
     statements += reader.statements(after_errors=True)  # as in `parse_program`
-    return Parsed(statements, reader.errors, reader.unread_names)
+    return Parsed(
+        statements,
+        reader.errors,
+        reader.unread_names,
+        reader.module,
+        reader.is_strict,
+        tuple(reader.imports),
+    )
+
+
+_imported: dict[str, Parsed] = {}
+"""The installed rule sets that were read, by name."""
+
+
+def imported_sets(names: Iterable[str], yield_now: YieldNow | None = None) -> dict[str, Parsed]:
+    """Return installed rule sets and those that they import, each once, by name; a set follows
+    those that it imports.
+
+    Raises InvalidInput for a name that is not installed, and for a rule set that imports itself or
+    has errors or queries.
+    """
+    sets: dict[str, Parsed] = {}
+    open_names: list[str] = []
+
+    def add(name: str) -> None:
+        if name in sets:
+            return
+        if name in open_names:
+            ring = ", ".join([*open_names[open_names.index(name) :], name])
+            raise InvalidInput(f"the rule set '{name}' imports itself: {ring}")
+        open_names.append(name)
+        if name not in _imported:
+            _imported[name] = _read_installed(name, yield_now)
+        for inner in _imported[name].imports:
+            add(inner)
+        sets[open_names.pop()] = _imported[name]
+
+    for name in names:
+        add(name)
+    return sets
+
+
+def _read_installed(name: str, yield_now: YieldNow | None) -> Parsed:
+    known = installed()
+    if name not in known:
+        nearest = nearest_name(name, known)
+        hint = f"did you mean {nearest}?" if nearest else f"installed: {', '.join(sorted(known))}"
+        raise InvalidInput(f"there is no installed rule set '{shortened(name)}'", {"hint": hint})
+    try:
+        text = text_of(name)
+    except (OSError, ImportError, ValueError) as error:
+        raise InvalidInput(f"the installed rule set '{name}' cannot be read") from error
+    reader = StatementReader(text, parse_clause, DEFAULT_LIMITS, yield_now=yield_now)
+    reader.importing = lambda inner: ()
+    parsed = _parsed(reader)
+    if parsed.errors:
+        first = parsed.errors[0]
+        raise InvalidInput(
+            f"the installed rule set '{name}' has an error at line {first.line}: {first.message}"
+        )
+    if any(isinstance(each, GoalStatement) for each in parsed.statements):
+        raise InvalidInput(f"the installed rule set '{name}' has a query")
+    return parsed
+
+
+class _Importing:
+    """Finds the rule sets that a text imports, each once.
+
+    Unless it `is_expanding`, names are checked only, and no statements are returned.
+    """
+
+    def __init__(self, yield_now: YieldNow | None, *, is_expanding: bool = True) -> None:
+        self._yield_now = yield_now
+        self._is_expanding = is_expanding
+        self._done: set[str] = set()
+
+    def __call__(self, name: str) -> list[Statement]:
+        """Return the statements of a rule set and those that it imports; raises InvalidInput."""
+        sets = imported_sets([name], self._yield_now)
+        new = sets.keys() - self._done if self._is_expanding else ()
+        self._done.update(new)
+        return [
+            statement
+            for each, parsed in sets.items()
+            if each in new
+            for statement in parsed.statements
+        ]
+
+
+def module_of(text: str) -> str | None:
+    """Return the name of the rule set that `@module` at the head of a text gives, None without
+    one. Errors of the text are not reported.
+    """
+    reader = StatementReader(text, parse_clause, DEFAULT_LIMITS)
+    next(reader.statements(after_errors=True), None)
+    return None if reader.module is None else reader.module.name
 
 
 def parse_rule(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kbplanner.ir.conditions import condition_of, generator_of
 from kbplanner.ir.inputs import Input
+from kbplanner.ir.masks import Mask
 from kbplanner.ir.operators import (
     AGGREGATES,
     ARITHMETIC,
@@ -93,20 +94,25 @@ def _time(value: int | str) -> str:
 
 
 def print_declaration(declared: Declaration) -> str:
-    """Return a phrase or an input as a statement, such as `@phrase works_at/2 "{0} works at {1}"`
+    """Return a declaration as a statement, such as `@phrase works_at/2 "{0} works at {1}"`
     and a dot.
     """
     name = print_predicate(declared.predicate, declared.arity)
     if isinstance(declared, Input):
-        args = f"({', '.join(declared.args)})" if declared.args else ""
+        args = f"({', '.join(declared.typed_args)})" if declared.args else ""
         subject = f"input {name}{args}"
         texts = [declared.gloss]
+    elif isinstance(declared, Mask):
+        positions = ", ".join(map(str, declared.positions))
+        subject, texts = f"mask {name}/{declared.arity} {positions}", []
     else:
         subject = f"phrase {name}/{declared.arity}"
         texts = [declared.text, declared.negative]
     quoted = "".join(" " + _quoted(text, '"') for text in texts if text)
-    scope = "" if declared.scope is None else f" [scope={print_constant(declared.scope)}]"
-    return f"@{subject}{quoted}{scope}."
+    notes = [] if declared.scope is None else [f"scope={print_constant(declared.scope)}"]
+    if isinstance(declared, Input) and declared.is_strict:
+        notes.append("strict=true")
+    return f"@{subject}{quoted}{' [' + ', '.join(notes) + ']' if notes else ''}."
 
 
 def print_row(predicate: str, args: Sequence[str], negated: bool) -> str:
@@ -225,6 +231,7 @@ def _escaped(char: str, quote: str) -> str:
         return _ESCAPES[char]
     if char == quote:
         return "\\" + char
-    if char.isprintable() or ord(char) > 0xFFFF:
+    if char.isprintable():
         return char
-    return f"\\u{ord(char):04x}"
+    halves = char.encode("utf-16-be", "surrogatepass")  # two for a character beyond U+FFFF
+    return "".join(f"\\u{halves[at : at + 2].hex()}" for at in range(0, len(halves), 2))

@@ -11,13 +11,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kbplanner.ir.inputs import INPUT
+from kbplanner.errors import InvalidInput
+from kbplanner.ir.inputs import INPUT, Input
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
 from kbplanner.ir.operators import needs_quotes
 from kbplanner.ir.terms import Atom
 from kbplanner.ir.values.words import NUMBER
 from kbplanner.ir.values.words import PLAIN_WORD as WORD
-from kbplanner.pacing import YieldNow, current_yield
+from kbplanner.pacing import YieldNow, current_yield, paced
 from kbplanner.syntax.constraints import KINDS
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
 from kbplanner.syntax.expected import EQUIVALENCE_WORDS, explain
@@ -27,6 +28,7 @@ from kbplanner.syntax.scanner import (
     TOO_LONG,
     Token,
     block_header_size,
+    file_fixture_size,
     scan_block,
     scan_statement,
 )
@@ -35,6 +37,7 @@ from kbplanner.syntax.statements import (
     DeclarationStatement,
     FactStatement,
     GoalStatement,
+    ModuleName,
     RuleStatement,
     Statement,
     TextSpan,
@@ -44,14 +47,34 @@ from kbplanner.syntax.tree import ClauseTree
 ParseClause = Callable[[list[Token], YieldNow], "ClauseTree | int"]
 """Parses the tokens of a statement to its tree, or returns the index of the token it stopped at."""
 
+Importing = Callable[[str], Sequence[Statement]]
+"""Returns the statements of a rule set that a text imports; raises InvalidInput, with a `hint` in
+its details.
+"""
+
+IMPORT = "import"
+"""Word of a statement that uses another rule set: `import memory.`"""
+
+MODULE, STRICT = "module", "strict"
+"""Words at the head of a text: `@module access.` and `@strict.`"""
+
+TYPED = "TYPED"
+"""Kind of the colon between the name and the type of an argument of an input."""
+
 MAX_NAMES = 1000
 """Number of words of a statement with errors whose names are noted."""
+
+FEW_TOKENS = 16
+"""Tokens that show whether a text is prose or a statement."""
 
 MIN_WINDOW_CHARS = 1 << 16
 """Minimum number of characters of a stream examined at once."""
 
 FACTS_PER_YIELD = 50
 """Plain facts read between two calls of `yield_now`: about a millisecond."""
+
+STATEMENT_WORK = 5
+"""Plain facts that take as long to read as another statement, such as an import."""
 
 STRETCH_CHARS = 1 << 16
 COMMENTS_PER_YIELD = 1000
@@ -79,6 +102,11 @@ class StatementReader:
     max_errors = MAX_ERRORS
     """Number of errors after which reading stops."""
 
+    explained = True
+    """False if errors need no explanation: prose is then read up to the first words that no
+    statement has.
+    """
+
     def __init__(
         self,
         text: str,
@@ -96,6 +124,16 @@ class StatementReader:
         self.errors: list[Diagnostic] = []
         self.unread_names: set[str] = set()
         """Words of the statements with errors."""
+        self.module: ModuleName | None = None
+        """The name that `@module` at the head of the text gives."""
+        self.is_strict = False
+        """True if `@strict` at the head of the text makes the inputs that it declares strict."""
+        self.is_at_head = True
+        """True until the first statement was read."""
+        self.importing: Importing | None = None
+        """Without it `import NAME.` is no statement."""
+        self.imports: list[str] = []
+        """Names of the rule sets that the text imports, each once."""
         self._parse = parse
         self._yield_now = current_yield() if yield_now is None else yield_now
         self._until_rest = FACTS_PER_YIELD
@@ -128,6 +166,7 @@ class StatementReader:
                 return
             plain = self._plain_fact(start) if self._mode == "program" else None
             if plain is not None:
+                self.is_at_head = False
                 self._until_rest -= 1
                 if not self._until_rest:
                     self._until_rest = FACTS_PER_YIELD
@@ -135,21 +174,37 @@ class StatementReader:
                 if after_errors or not self.errors:
                     yield plain
                 continue
+            if not self.explained and self._is_prose(start):
+                return
             tokens, end = scan_statement(self.text, start, self._yield_now)
-            if not self._final and end >= len(self.text):
+            if self._may_continue(end):
                 return
             if header := block_header_size(tokens):
-                _, _, end = scan_block(self.text, tokens[header - 1].end, self._yield_now)
-                if not self._final and end >= len(self.text):
+                if not self._pass_block(tokens[:header]):
                     return
-                self.pos = end
-                self._yield_now()
-                self._refuse_block(tokens[:header])
+                continue
+            if size := file_fixture_size(tokens):
+                self.pos = tokens[size - 1].end
+                self._refuse_block(tokens[:size])
                 continue
             self.pos = end
-            for statement in self._read(tokens):
+            for statement in self._statements_of(tokens):
                 if after_errors or not self.errors:
                     yield statement
+
+    def _statements_of(self, tokens: list[Token]) -> Iterator[Statement]:
+        """Yield the statements of the tokens up to a dot; a head word and an error have none."""
+        self._until_rest = max(self._until_rest - STATEMENT_WORK, 0)
+        if not self._until_rest:
+            self._until_rest = FACTS_PER_YIELD
+            self._yield_now()
+        if self._mode == "program" and _is_head_word(tokens):
+            self._read_head(tokens)
+        elif self.importing is not None and self._mode == "program" and _is_import(tokens):
+            yield from self._read_import(tokens, self.importing)
+        else:
+            self.is_at_head = False
+            yield from self._read(tokens)
 
     # ---- fast path ----
 
@@ -178,7 +233,34 @@ class StatementReader:
         span = TextSpan(line, start - line_start + 1, self._line, end - self._line_start + 1)
         return FactStatement(Atom(predicate, tuple(args)), NO_ANNOTATIONS, span)
 
+    def _may_continue(self, end: int) -> bool:
+        """Return True if text that follows may belong to a statement that ends at `end`."""
+        return not self._final and end >= len(self.text)
+
+    def _pass_block(self, header: list[Token]) -> bool:
+        """Report a block and continue after it; return False if its end may follow."""
+        _, _, end = scan_block(self.text, header[-1].end, self._yield_now)
+        if self._may_continue(end):
+            return False
+        self.pos = end
+        self._yield_now()
+        self._refuse_block(header)
+        return True
+
     # ---- grammar ----
+
+    def _is_prose(self, start: int) -> bool:
+        """Note an error, and return True, if the first tokens from `start` begin no statement."""
+        tokens, _ = scan_statement(self.text, start, self._yield_now, FEW_TOKENS)
+        _mark_declaration(tokens)
+        result = self._parse(tokens, self._yield_now) if len(tokens) == FEW_TOKENS else FEW_TOKENS
+        # The last token may be cut, and the one before may become a keyword by what follows.
+        if not isinstance(result, int) or result >= FEW_TOKENS - 2:
+            return False
+        refused = tokens[result]
+        problem = Problem("syntax", "no statement", None, refused.start, refused.end)
+        _Positions(self, tokens).report([problem])
+        return True
 
     def _read(self, tokens: list[Token]) -> Iterator[Statement]:
         while tokens:
@@ -215,6 +297,80 @@ class StatementReader:
             if problem.code != "missing-period" or len(self.errors) >= self.max_errors:
                 return
             tokens = tokens[result:]  # what follows the missing dot is a statement of its own
+
+    def _read_head(self, tokens: list[Token]) -> None:
+        """Read `@module` or `@strict`."""
+        if tokens[1].value == MODULE:
+            self._read_module(tokens)
+        else:
+            self._read_strict(tokens)
+
+    def _read_module(self, tokens: list[Token]) -> None:
+        """Read the name of the rule set, or report why it has no name."""
+        where = _Positions(self, tokens)
+        types = [token.type for token in tokens[2:]]
+        message = None
+        if types not in (["IDENT", "_END"], ["STRING", "_END"]):
+            message = "expected the name of a rule set and a period after @module"
+        elif not self.is_at_head or self.module is not None:
+            message = "@module is the first statement of a text, and the only one of its kind"
+        if message is not None:
+            hint = 'write "@module access." at the head'
+            end = tokens[-1].end
+            where.report([Problem("module", message, hint, tokens[0].start, end)])
+            return
+        name = Lowering(self.text, self._limits, self._yield_now).text(tokens[2])
+        self.module = ModuleName(name, where.span(tokens[0].start, tokens[-1].end))
+
+    def _read_strict(self, tokens: list[Token]) -> None:
+        """Note that the declared inputs are strict, or report why not."""
+        message = None
+        if [token.type for token in tokens[2:]] != ["_END"]:
+            message = "expected a period after @strict"
+        elif not self.is_at_head:
+            message = "@strict stands at the head of a text, before its statements"
+        if message is not None:
+            problem = Problem(
+                "strict", message, 'write "@strict."', tokens[0].start, tokens[-1].end
+            )
+            _Positions(self, tokens).report([problem])
+            return
+        self.is_strict = True
+
+    def _read_import(self, tokens: list[Token], importing: Importing) -> Iterator[Statement]:
+        """Yield the statements of the rule set that is named, at the place of the import; report
+        why it cannot be used.
+        """
+        where = _Positions(self, tokens)
+        ends = [token.type for token in tokens[2:]]
+        if ends != ["_END"] and (ends or self._needs_final_dot):
+            message = "expected the name of a rule set and a period after import"
+            hint = 'such as "import memory."'
+            where.report([Problem("import", message, hint, tokens[0].start, tokens[-1].end)])
+            return
+        name = Lowering(self.text, self._limits, self._yield_now).text(tokens[1])
+        try:
+            statements = importing(name)
+        except InvalidInput as error:
+            nearest = (error.details or {}).get("hint")
+            problem = Problem("import", error.message, nearest, tokens[1].start, tokens[1].end)
+            where.report([problem])
+            return
+        if name not in self.imports:
+            self.imports.append(name)
+        span = where.span(tokens[0].start, tokens[-1].end)
+        for statement in paced(statements, self._yield_now, FACTS_PER_YIELD):
+            yield _at(statement, span)
+
+    def refuse_module(self) -> None:
+        """Report the name of a rule set in a text that is stored statement by statement."""
+        if self.module is None:
+            return
+        span = self.module.span
+        message = "a text with @module is a rule set, which is deployed as a whole"
+        source = self.text.split("\n", span.line)[span.line - 1]
+        hint = "use kbcore deploy, or leave the line out"
+        self.errors.append(diagnostic(span, source, "module", message, hint))
 
     def _refuse_block(self, header: list[Token]) -> None:
         hint = "keep tests in files of their own, and run them with kbcore test"
@@ -267,7 +423,10 @@ class StatementReader:
         elif clause.kind == "goal":
             statement = GoalStatement(lowering.body(clause), span)
         elif clause.kind == "declaration":
-            statement = DeclarationStatement(lowering.declaration(clause), span)
+            declared = lowering.declaration(clause)
+            if self.is_strict and isinstance(declared, Input):
+                declared = replace(declared, is_strict=True)
+            statement = DeclarationStatement(declared, span)
         else:
             text = self.text[tokens[0].start : tokens[-1].end]
             statement = RuleStatement(lowering.rule(clause), span, text=text)
@@ -347,12 +506,67 @@ class StatementReader:
 
 
 def _mark_declaration(tokens: list[Token]) -> None:
-    """Tell the word of a declared constraint or input from a name, which a colon follows."""
+    """Tell the word of a declared constraint or input from a name, which a colon follows, and the
+    types of the arguments of an input from their names.
+    """
     if len(tokens) > 2 and tokens[0].type == "_AT" and tokens[1].value in (*KINDS, INPUT):
         word = tokens[1]
         if word.type == "IDENT" and tokens[2].type != "_COLON":
             kind = "INPUT" if word.value == INPUT else "CONSTRAINT"
             tokens[1] = Token(kind, word.value, word.start, word.end)
+            if kind == "INPUT":
+                tokens[3:] = _with_types(tokens[3:])
+
+
+def _with_types(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield the tokens behind the name of an input, with each colon before a type marked; the
+    scanner reads `size:number` as one word.
+    """
+    for token in tokens:
+        name, colon, of_type = token.value.rpartition(":")
+        if token.type == "_COLON":
+            yield Token(TYPED, ":", token.start, token.end)
+        elif token.type == "IDENT" and colon:
+            split = token.start + len(name)
+            yield Token("IDENT", name, token.start, split)
+            yield Token(TYPED, ":", split, split + 1)
+            yield Token("IDENT", of_type, split + 1, token.end)
+        else:
+            yield token
+
+
+def _is_head_word(tokens: list[Token]) -> bool:
+    """Return True for `@module name.` and `@strict.`, False for a rule that has such a name."""
+    return (
+        len(tokens) > 1
+        and tokens[0].type == "_AT"
+        and tokens[1].type == "IDENT"
+        and tokens[1].value in (MODULE, STRICT)
+        and not (len(tokens) > 2 and tokens[2].type == "_COLON")
+    )
+
+
+def _is_import(tokens: list[Token]) -> bool:
+    """Return True for `import NAME`, False for an atom of that name."""
+    first = tokens[0]
+    return (
+        len(tokens) > 1
+        and (first.type, first.value) == ("IDENT", IMPORT)
+        and tokens[1].type in ("IDENT", "STRING")
+    )
+
+
+def _at(statement: Statement, span: TextSpan) -> Statement:
+    """Return a statement of another text with all its parts at one place of this text."""
+    if not isinstance(statement, RuleStatement):
+        return replace(statement, span=span)
+    return replace(
+        statement,
+        span=span,
+        variables=tuple((name, span) for name, _ in statement.variables),
+        predicates=tuple((name, arity, span) for name, arity, _ in statement.predicates),
+        items=(span,) * len(statement.items),
+    )
 
 
 class _Positions:
@@ -433,7 +647,8 @@ def read_chunks(
     limits: Limits,
     *,
     yield_now: YieldNow | None = None,
-    max_errors: int = MAX_ERRORS,
+    explained: bool = True,
+    importing: Importing | None = None,
 ) -> Iterator[Statement]:
     """Read a text that comes in chunks; see `parser.parse_stream`.
 
@@ -441,10 +656,11 @@ def read_chunks(
     the work stays linear for statements of any length. The last chunk is read once.
     """
     errors: list[Diagnostic] = []
+    max_errors = MAX_ERRORS if explained else 1
     position, required_size = (1, 1), MIN_WINDOW_CHARS
     parts: list[str] = []
     size = 0
-    is_last = False
+    is_last, is_at_head, is_strict = False, True, False
     following = iter(chunks)
     chunk = next(following, "")
     while not is_last:
@@ -458,13 +674,17 @@ def read_chunks(
         reader = StatementReader(
             "".join(parts), parse, limits, position=position, final=is_last, yield_now=yield_now
         )
+        reader.explained = explained
         reader.max_errors = max_errors - len(errors)
+        reader.is_at_head, reader.is_strict = is_at_head, is_strict
+        reader.importing = importing
         for statement in reader.statements():
             if not errors:
                 yield statement
         errors += reader.errors
         if len(errors) >= max_errors:
             break
+        is_at_head, is_strict = reader.is_at_head, reader.is_strict
         position = reader.position
         unread = reader.text[reader.pos :]
         parts, size, required_size = [unread], len(unread), len(unread) * 2 + MIN_WINDOW_CHARS

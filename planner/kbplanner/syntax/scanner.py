@@ -84,9 +84,11 @@ class Token:
         return f"Token({self.type}, {self.value!r})"
 
 
-def scan_statement(text: str, pos: int, yield_now: YieldNow = go_on) -> tuple[list[Token], int]:
+def scan_statement(
+    text: str, pos: int, yield_now: YieldNow = go_on, most: int = 0
+) -> tuple[list[Token], int]:
     """Read the tokens of one statement from `pos` to its final dot (included), or to the end of the
-    text.
+    text, or (with `most`) at most this number of tokens.
 
     Returns the tokens and the position after them. At the end of the text the list lacks its
     `_END`; it is empty when nothing but white space and comments was left. A statement over
@@ -145,7 +147,7 @@ def scan_statement(text: str, pos: int, yield_now: YieldNow = go_on) -> tuple[li
             kind = "ANON"
         tokens.append(Token(kind, value, pos, end))
         pos = end
-        if kind == "_END":
+        if kind == "_END" or len(tokens) == most:
             return _mark_keywords(tokens), pos
     return _mark_keywords(tokens), size
 
@@ -178,8 +180,8 @@ def block_header_size(tokens: list[Token], first: int = 0) -> int:
     """Return the number of tokens of the header of a test block at index `first`, its brace
     included.
 
-    A header is `test "name" {`, `test "name" with "fixture", ... {` or `fixture "name" {`. Return 0
-    if the tokens begin otherwise.
+    A header is `test "name" {` or `fixture "name" {`, with `at "instant"` and then `with "fixture",
+    ...` before the brace where they are wanted. Return 0 if the tokens begin otherwise.
     """
     word = tokens[first] if len(tokens) - first >= 3 else None
     if word is None or word.type != "IDENT" or word.value not in ("test", "fixture"):
@@ -187,6 +189,8 @@ def block_header_size(tokens: list[Token], first: int = 0) -> int:
     if tokens[first + 1].type != "STRING":
         return 0
     at = first + 2
+    if tokens[at].type == "IDENT" and tokens[at].value == "at" and len(tokens) - at >= 3:
+        at += 2
     if tokens[at].type == "IDENT" and tokens[at].value == "with":
         at += 1
         while at + 1 < len(tokens) and tokens[at].type == "STRING":
@@ -195,6 +199,22 @@ def block_header_size(tokens: list[Token], first: int = 0) -> int:
                 break
             at += 1
     return at + 1 - first if at < len(tokens) and tokens[at].value == "{" else 0
+
+
+def file_fixture_size(tokens: list[Token], first: int = 0) -> int:
+    """Return the number of tokens of a fixture that is read from a file at index `first`.
+
+    It is written as `fixture "name" from "file.csv" as predicate` and a dot; what is missing behind
+    `from` is not counted. Return 0 if the tokens begin otherwise.
+    """
+    kinds = [token.type for token in tokens[first : first + 7]]
+    words = [token.value for token in tokens[first : first + 7]]
+    if kinds[:3] != ["IDENT", "STRING", "IDENT"] or (words[0], words[2]) != ("fixture", "from"):
+        return 0
+    size = 3 + (kinds[3:4] == ["STRING"])
+    if kinds[size : size + 1] == ["IDENT"] and words[size] == "as":
+        size += 1 + (kinds[size + 1 : size + 2] in (["IDENT"], ["STRING"]))
+    return size + (kinds[size : size + 1] == ["_END"])
 
 
 def scan_block(

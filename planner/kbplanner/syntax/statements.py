@@ -108,4 +108,12 @@ class DeclarationStatement:
     span: TextSpan
 
 
+@dataclass(frozen=True, slots=True)
+class ModuleName:
+    """The name of a rule set, from `@module access.` at the head of a text."""
+
+    name: str
+    span: TextSpan
+
+
 Statement = FactStatement | RuleStatement | GoalStatement | DeclarationStatement

@@ -67,6 +67,12 @@ class TreeMaker:
         inner = Node(variable.type, variable, start=variable.start, end=variable.end)
         return Node("extremum", word, (inner,), depth=1, start=word.start, end=variable.end)
 
+    def typed(self, parts: list[Any]) -> Node:
+        """Make the name of an argument of a declared input with its type."""
+        name, _, of_type = parts
+        inner = Node(of_type.type, of_type, start=of_type.start, end=of_type.end)
+        return Node("typed", name, (inner,), depth=1, start=name.start, end=of_type.end)
+
     def array(self, parts: list[Any]) -> Node:
         """Make a list of values in brackets; its place is that of the values."""
         depth = 1 + max(part.depth for part in parts)

@@ -1,4 +1,4 @@
-"""SQL of bulk runs, as expression trees of sqlglot: no other package imports it.
+"""SQL of bulk runs and of conditions, as expression trees of sqlglot: no other package imports it.
 
 Tables: `kb_text` has the constants (`id`, `text`; for numbers the nearest double as `real`, the
 exact integer as `whole` and their difference as `yield_now`). A relation has a column of ids for

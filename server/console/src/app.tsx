@@ -22,6 +22,7 @@ const SCREENS: Screen[] = [
   { path: "playground", title: "Playground", component: lazy(() => import("./screens/Playground")) },
   { path: "window", title: "Window composer", component: lazy(() => import("./screens/Window")) },
   { path: "facts", title: "Facts and rules", component: lazy(() => import("./screens/Facts")) },
+  { path: "rulesets", title: "Rule sets", component: lazy(() => import("./screens/RuleSets")) },
   { path: "graph", title: "Graph", component: lazy(() => import("./screens/Graph")) },
   { path: "operations", title: "Operations", component: lazy(() => import("./screens/Operations")) },
   { path: "scopes", title: "Scopes", component: lazy(() => import("./screens/Scopes")) },

@@ -16,6 +16,14 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
             "knowledge.goals:explain", "Show why the answers of a goal hold, or its plan"
         ),
         "whynot": CommandEntry("knowledge.goals:whynot", "Show why a goal has no answer"),
+        "how-to": CommandEntry(
+            "knowledge.goals:how_to",
+            "Show the facts to add or remove that would make a goal true",
+        ),
+        "sql": CommandEntry(
+            "knowledge.sql:sql",
+            "Print a condition for the rows of your own table that a goal holds for",
+        ),
         "follow": CommandEntry(
             "server.follow:follow", "Print the answers of a goal as they change"
         ),
@@ -34,13 +42,18 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
             "shell.shell:shell", "Type facts, rules and goals, and see answers at once"
         ),
         "load": CommandEntry("knowledge.load:load", "Load files of facts and rules"),
-        "dump": CommandEntry("knowledge.dump:dump", "Write all facts and rules to a file"),
+        "dump": CommandEntry(
+            "knowledge.dump:dump", "Write all facts, rules and rule sets to a file"
+        ),
     },
     "Rules": {
         "teach": CommandEntry(
             "knowledge.statements:teach", "Store rules and facts, and print the rules"
         ),
-        "rules": CommandEntry("knowledge.facts:rules", "List the rules"),
+        "rules": CommandEntry(
+            "knowledge.facts:rules", "List the rules, or the versions of a rule set"
+        ),
+        "deploy": CommandEntry("knowledge.deploy:deploy", "Replace a rule set by files"),
         "check": CommandEntry("knowledge.check:check", "Check files of facts, rules and queries"),
         "fmt": CommandEntry("knowledge.fmt:fmt", "Format files of facts, rules and queries"),
         "test": CommandEntry("knowledge.test:test", "Run the tests of rule files"),

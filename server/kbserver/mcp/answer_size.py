@@ -10,7 +10,7 @@ from kbplanner.pacing import current_yield, paced
 from kbserver.answers import Objects, written
 
 BYTES_PER_TOKEN = 4
-TRUNCATED = "truncated"
+TRUNCATED, COUNT = "truncated", "count"
 MARK = "\u2026"
 
 ELEMENTS_PER_YIELD = 50
@@ -21,12 +21,19 @@ def within(answer: dict[str, Any], max_tokens: int) -> dict[str, Any]:
     """Return an answer whose JSON has at most about `max_tokens` tokens of four bytes.
 
     The longest members are cut first: lists at their end, texts with a mark, and objects member by
-    member. An answer that was cut has `truncated: true`. Members that are short stay, so that an
-    answer of many short members may be longer.
+    member. An answer that was cut has `truncated: true`, and its `count` is that of the elements
+    that are left. Members that are short stay, so that an answer of many short members may be
+    longer.
     """
     max_bytes = max_tokens * BYTES_PER_TOKEN
     size = len(written(answer))
-    return answer if size <= max_bytes else {**_cut(answer, size - max_bytes), TRUNCATED: True}
+    if size <= max_bytes:
+        return answer
+    shorter = {**_cut(answer, size - max_bytes), TRUNCATED: True}
+    for name, value in answer.items():
+        if isinstance(value, list | Objects) and answer.get(COUNT) == len(value):
+            shorter[COUNT] = len(shorter[name])
+    return shorter
 
 
 def _cut(answer: dict[str, Any], excess: int) -> dict[str, Any]:

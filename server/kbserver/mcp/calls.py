@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbcore.errors import InvalidInput, KBError
 from kbcore.metrics.catalogue import MCP_CALL_SECONDS
 from kbcore.reason.admission import Caller
+from kbcore.search.invisible import visible
 from kbserver.answers import written
 from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
 from kbserver.http.request import actor_of, part_of_request
+from kbserver.http.request_context import current_request
 from kbserver.mcp.answer_size import within
 from kbserver.mcp.tools import TRANSACTION, McpTool
 from kbserver.schemas.requests import require_present
@@ -136,7 +138,7 @@ class Toolbox:
         done, transaction_id, notes = self.noted(tool, arguments, who, call)
         labels = tool.name, "ok" if done else "failed"
         self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)
-        texts = [written(transaction_id).decode(), *notes.texts]
+        texts = [visible(written(transaction_id).decode()), *notes.texts]  # read by a model
         meta = notes.meta
         return {
             "content": [{"type": "text", "text": text} for text in texts],
@@ -179,6 +181,7 @@ class Toolbox:
                     "id": who.number,
                     "database": who.database,
                     "tenant": who.tenant,
+                    **(current_request().audited or {}),
                 },
             )
         return done, outcome

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.reason.predicates import typed_args
 from kbplanner.syntax.diagnostics import counted
 
 MAX_PREDICATES = 50
@@ -46,13 +47,19 @@ def _known(kb: TenantKB, scope: str | None = None) -> str:
     rows = kb.predicates(scope)["predicates"]
     if not rows:
         return "The knowledge base is empty."
-    names = [f"{row['predicate']}/{row['arity']}" for row in rows[:MAX_PREDICATES]]
+    names = [_named(row) for row in rows[:MAX_PREDICATES]]
     more = (
         f" and {len(rows) - MAX_PREDICATES} more (see the tool predicates)"
         if len(rows) > MAX_PREDICATES
         else ""
     )
     return f"Its predicates (name/number of arguments): {', '.join(names)}{more}."
+
+
+def _named(row: dict[str, Any]) -> str:
+    """Return a predicate as `name/arity`, with the names of its arguments if it is an input."""
+    name = f"{row['predicate']}/{row['arity']}"
+    return f"{name} ({', '.join(typed_args(row))})" if row.get("args") else name
 
 
 def _reason(kb: TenantKB, arguments: dict[str, str]) -> str:
@@ -77,7 +84,7 @@ def _write_rules(kb: TenantKB, arguments: dict[str, str]) -> str:
 def _answer(kb: TenantKB, arguments: dict[str, str]) -> str:
     return (
         f"Question: {arguments['question']}\n\nCall context with query set to the question, and with goals if you can name "
-        f"any. Answer from its entries only. {_known(kb)} Say which entries you used."
+        f"any. Answer from its text only. {_known(kb)} Say which facts you used."
     )
 
 
@@ -110,7 +117,8 @@ def _review(kb: TenantKB, arguments: dict[str, str]) -> str:
     count = kb.context_summary(scope).contradictions
     return (
         f"The knowledge base has {counted(count, 'contradiction')}{where}: facts stored with both signs. "
-        f"Call context with sessionId review{f' and scope {scope}' if scope else ''} to see them in contradictions. "
+        f"Call context with format structured, sessionId review{f' and scope {scope}' if scope else ''} to see them "
+        "in contradictions. "
         "For each, use explain to see what each side depends on, and propose which to forget. Forget nothing before I agree."
     )
 

@@ -237,6 +237,12 @@ PUBLISHED = frozenset(
         "list_scopes",
         "delete_scope",
         "explain",
+        "memory_add",
+        "memory_facts",
+        "memory_forget",
+        "memory_history",
+        "memory_search",
+        "memory_update",
     )
 )
 """Names of tools that published clients rely on: accepted in every profile, listed or not."""

@@ -12,6 +12,8 @@ from flask import Flask, Response
 
 from kbcore.durable.request_key import API_KEY
 from kbcore.errors import CallerLeft, RateLimited
+from kbcore.operations.evaluated_goal import KEY_NAME
+from kbcore.operations.slow_log import REQUEST
 from kbserver.mcp.calls import Call
 from kbserver.mcp.outbox import Outbox, frame
 from kbserver.mcp.protocol import complete
@@ -100,13 +102,13 @@ class _CountedStream:
 class BackgroundCall:
     """A call in its own thread (under the server, a greenlet).
 
-    The log names the key of the request that began it.
+    The logs name the key and the id of the request that began it.
     """
 
     def __init__(self, app: Flask, work: Callable[[], Json]) -> None:
         self._app = app
         self._work = work
-        self._key = API_KEY.get()
+        self._key, self._key_name, self._id = API_KEY.get(), KEY_NAME.get(), REQUEST.get()
         self._done = threading.Event()
         self.answer: Json = {}
         threading.Thread(target=self._run, name="kbcore-call", daemon=True).start()
@@ -117,6 +119,8 @@ class BackgroundCall:
 
     def _run(self) -> None:
         API_KEY.set(self._key)
+        KEY_NAME.set(self._key_name)
+        REQUEST.set(self._id)
         try:
             with self._app.app_context():
                 self.answer = self._work()

@@ -211,7 +211,8 @@ def brief(schema: Json) -> Json:
     if forms:
         types = [form["type"] if type(form["type"]) is list else [form["type"]] for form in forms]
         # The elements of `type` must be unique.
-        return {"type": list(dict.fromkeys(chain.from_iterable(types)))}
+        kinds = list(dict.fromkeys(chain.from_iterable(types)))
+        return {"type": kinds if len(kinds) > 1 else kinds[0]}
     kind = schema.get("type", "object")
     if isinstance(kind, list):
         kind = "string" if "string" in kind else kind[0]

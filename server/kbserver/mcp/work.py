@@ -16,8 +16,9 @@ from kbserver.answers import Objects, rows_written
 from kbserver.notices import shown_unknown
 from kbserver.schemas.base import Answer, Body, JsonObject, instance
 from kbserver.schemas.conjunctions import Conjunction
-from kbserver.schemas.context import AnyWindow, ContextBody, select
+from kbserver.schemas.context import TEXT, AnyWindow, ContextBody, select
 from kbserver.schemas.fields import (
+    EVERY_SCOPE,
     Count,
     Flag,
     Json,
@@ -39,9 +40,20 @@ from kbserver.schemas.reason import (
     Pattern,
     QueryBody,
     Question,
+    Questions,
 )
 from kbserver.schemas.requests import OfAnyInstant, seen
+from kbserver.schemas.rule_sets import (
+    DeployBody,
+    Deployed,
+    RollbackBody,
+    RolledBack,
+    RuleSetShown,
+    RuleSetVersionShown,
+    notes_of,
+)
 from kbserver.schemas.scopes import ScopeDiffBody, ScopeForkBody, diff_counts
+from kbserver.security import audit
 from kbtypes.results import ForkOutcome
 
 DEFAULT_ANSWERS = 100
@@ -70,6 +82,33 @@ class DeleteScopeToolBody(Body):
     """Arguments of the tool delete_scope."""
 
     scope = WriteScope(required=True)
+
+
+class DeployToolBody(DeployBody):
+    """Arguments of the tool deploy."""
+
+    name = Text(required=True)
+
+
+class RollbackToolBody(RollbackBody):
+    """Arguments of the tool rollback."""
+
+    name = Text(required=True)
+
+
+class RuleSetsToolBody(Body):
+    """Arguments of the tool rule_sets."""
+
+    name = Text()
+    scope = ReadScope()
+
+
+class RuleSetsListed(JsonObject):
+    """Rule sets, or versions of one."""
+
+    rule_sets = Many(RuleSetShown)
+    versions = Many(RuleSetVersionShown)
+    count = Count()
 
 
 class ToolRows(JsonObject):
@@ -103,6 +142,12 @@ class ToolStored(Answer):
     timestamp = Time()
 
 
+class ToolUpdated(ToolStored):
+    """The number of stored facts, and what was not changed."""
+
+    warnings = Many(Text(), of=lambda outcome: outcome.warnings or None, optional=True)
+
+
 class TaughtTexts(Answer):
     """The stored rules."""
 
@@ -134,8 +179,10 @@ def aggregate(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 
 
 def explain(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
-    """Explain why answers hold, why there are none, or how a goal is evaluated."""
-    if data.get("whyNot"):
+    """Explain why answers hold, why there are none, what would change that, or how a goal is
+    evaluated.
+    """
+    if data.get("whyNot") or data.get("howTo"):
         data = {"format": "text", **data}
     arguments = instance(ExplainBody).read(data, strict=strict)
     kb, goal = seen(kb, arguments), arguments["explanation"]
@@ -164,12 +211,22 @@ def predicates(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 
 
 def context(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
-    """Select the facts for a prompt; each is sent once, as an entry or in the text."""
+    """Select the facts for a prompt; each is sent once: in the text, which is the default format,
+    or as an entry.
+    """
+    if data.get("format") is None:
+        data = {**data, "format": TEXT}
     arguments = instance(ContextBody).read(data, strict=strict)
     selected = select(seen(kb, arguments), **{**arguments, "compat": False})
-    if selected.as_text:
-        return {"windowId": selected.window.id, "formattedText": selected.window.text}
-    return AnyWindow.write_minimal(selected)
+    if not selected.as_text:
+        return AnyWindow.write_minimal(selected)
+    window = selected.window
+    missing = {"indexProgress": window.index_progress, "vectorsMissing": window.vectors_missing}
+    return {
+        "windowId": window.id,
+        "formattedText": window.text,
+        **{name: value for name, value in missing.items() if value is not None},
+    }
 
 
 def ingest(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
@@ -218,6 +275,34 @@ def delete_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     return {"deleted": kb.drop_scope(scope), "scope": scope}
 
 
+def deploy(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
+    """Replace a rule set."""
+    arguments = instance(DeployToolBody).read(data, strict=strict)
+    outcome = kb.deploy(**arguments)
+    audit.deployed(outcome, **notes_of(arguments))
+    return cut(Deployed.write(outcome))
+
+
+def rollback(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
+    """Deploy an earlier version of a rule set."""
+    arguments = instance(RollbackToolBody).read(data, strict=strict)
+    outcome = kb.rollback(**arguments)
+    audit.deployed(outcome, message=arguments.get("message"))
+    return cut(RolledBack.write(outcome))
+
+
+def rule_sets(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
+    """List the rule sets, or the versions of one."""
+    arguments = instance(RuleSetsToolBody).read(data, strict=strict)
+    name, scope = arguments.get("name"), arguments.get("scope", EVERY_SCOPE)
+    if name is None:
+        known = kb.rule_sets(scope)
+        return cut({"ruleSets": RuleSetShown.write_all(known), "count": len(known)})
+    scope = None if scope == EVERY_SCOPE else scope
+    versions = kb.rule_set_versions(name, scope=scope)
+    return cut({"versions": RuleSetVersionShown.write_all(versions), "count": len(versions)})
+
+
 def cut(shape: Json) -> Json:
     """Shorten long lists and mark the result as truncated."""
     shortened = {
@@ -236,11 +321,19 @@ def _answered(kb: TenantKB, data: Json, strict: bool, body: type[InferBody | Que
     """
     max_rows = _limit(data)
     notes = Notes()
-    goal: Question | Conjunction | Pattern
+    goal: Question | Questions | Conjunction | Pattern
     arguments = instance(body).read({**data, "limit": max_rows + 1}, strict=strict)
     kb = seen(kb, arguments)
     (goal,) = arguments.values()
-    answer = _listed(orjson.loads(b"".join(goal.written(kb, rows_written, notes))), max_rows)
+    if isinstance(goal, Questions):
+        each = [
+            _listed(orjson.loads(b"".join(parts)), max_rows)
+            for parts in goal.each_written(kb, rows_written, notes)
+        ]
+        truncated = any(listed["truncated"] for listed in each)
+        answer: Json = {"results": each, "count": len(each), "truncated": truncated}
+    else:
+        answer = _listed(orjson.loads(b"".join(goal.written(kb, rows_written, notes))), max_rows)
     answer |= shown_unknown(notes.unknown)
     return {**answer, "warnings": notes.warnings} if notes.warnings else answer
 

@@ -54,6 +54,7 @@ PATHS = {
         "predicates",
         "query",
     ),
+    "knowledge.rule_sets": ("rulesets",),
     "knowledge.rules": ("assert/rule", "check", "retract/rule", "rules", "teach"),
     "knowledge.scopes": ("scope", "scopes"),
     "knowledge.subscriptions": ("goals",),

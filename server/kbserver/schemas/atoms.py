@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from kbcore.errors import InvalidInput
+from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.terms import Atom, Literal, Term, Variable
 from kbplanner.pacing import current_yield, paced
 from kbplanner.syntax.jsonform import atom_from_json, goal_from_json
@@ -84,14 +85,14 @@ def constants_of(atom: Atom, fields: Mapping[str, Any], problem: str) -> tuple[s
     return tuple(args)
 
 
-def literal_given(fields: Mapping[str, Any]) -> Literal:
-    """Return the goal of a body: from `text`, or from `predicate`, `args`, `polarity` and the keys
-    of `sign`.
+def literal_given(fields: Mapping[str, Any], path: str = "text") -> Literal:
+    """Return the goal of a body: from `text`, whose place is `path`, or from `predicate`, `args`,
+    `polarity` and the keys of `sign`.
     """
     negated = sign(fields) is False
     if "text" in fields:
         _refuse_beside_text(fields)
-        literal = literal_from_text(fields["text"])
+        literal = literal_from_text(fields["text"], path)
         atom = literal.atom
         positive = atom.positive and fields.get("polarity") != "negative"
         return Literal(Atom(atom.predicate, atom.args, positive), literal.negated or negated)
@@ -111,8 +112,13 @@ def _refuse_beside_text(fields: Mapping[str, Any]) -> None:
 
 
 def wildcards(args: Any) -> Any:
-    """Replace nulls in the arguments of a pattern by the anonymous variable."""
-    return ["?" if arg is None else arg for arg in args] if type(args) is list else args
+    """Replace nulls in the arguments of a pattern by the anonymous variable.
+
+    Arguments that are no list or too many stay as they are: they are refused with the atom.
+    """
+    if type(args) is not list or len(args) > DEFAULT_LIMITS.args:
+        return args
+    return ["?" if arg is None else arg for arg in args]
 
 
 def atom_terms(atom: Atom) -> tuple[Term, ...]:

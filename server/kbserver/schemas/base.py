@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from types import NoneType
-from typing import Any, ClassVar, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
@@ -19,8 +19,20 @@ from kbserver.answers import Objects, present_members
 from kbserver.errors import invalid
 from kbserver.http.request import ignore
 from kbserver.pace import begin_reading
-from kbserver.schemas.fields import ByName, Count, Flag, Json, Many, Number, Text, Time, Value
-from kbtypes.records import ABOUT, IS_TIME, camel_case, key_of
+from kbserver.schemas.fields import (
+    ByName,
+    Choice,
+    Count,
+    Flag,
+    Json,
+    Many,
+    Number,
+    One,
+    Text,
+    Time,
+    Value,
+)
+from kbtypes.records import ABOUT, IS_TIME, SPARSE, Record, camel_case, key_of
 
 S = TypeVar("S", bound=Schema)
 _ValueOf = Callable[[Any], Any]
@@ -250,20 +262,30 @@ class Answer(JsonObject):
         return members
 
 
+ANSWERS: dict[Any, type[Schema]] = {}
+"""The answer of each type that a member of a record may have; of several answers, the first."""
+
+
 def answer_of(record: type[Any], name: str, **instead: Field[Any] | None) -> type[Answer]:
     """Return the answer that a record describes, with the name of a component of the document.
 
-    `instead` has the fields that say more than the type of a member, and None for members that an
-    answer does not have.
+    A record inside has the answer that was declared for it before, by default one of its own name.
+    `instead` has the fields that say more than the type of a member, None for members that an
+    answer does not have, and the members of the answer that the record does not have. An answer
+    that computes most of its members, or that the core writes itself, is a class by hand.
     """
     members: dict[str, Any] = {}
     types = get_type_hints(record)
     for each in dataclasses.fields(record):
-        field = instead[each.name] if each.name in instead else _field_of(each, types[each.name])
+        field = (
+            instead.pop(each.name) if each.name in instead else _field_of(each, types[each.name])
+        )
         if field is not None:
             field.data_key = key_of(each)
             members[each.name] = field
-    return type(name, (Answer,), {"__doc__": record.__doc__, **members})
+    answer = type(name, (Answer,), {"__doc__": record.__doc__, **members, **instead})
+    ANSWERS.setdefault(record, answer)
+    return answer
 
 
 _FIELDS: Mapping[type, type[Value]] = {bool: Flag, int: Count, float: Number, str: Text}
@@ -271,14 +293,34 @@ _FIELDS: Mapping[type, type[Value]] = {bool: Flag, int: Count, float: Number, st
 
 def _field_of(member: dataclasses.Field[Any], type_: Any) -> Field[Any]:
     """Return the field for a member of a record."""
-    may_be_null, args = NoneType in get_args(type_), get_args(type_)
-    kind = args[0] if may_be_null else type_
     about = member.metadata.get(ABOUT)
-    if get_origin(kind) is tuple:
-        return Many(_FIELDS[args[0]](), about)
     if member.metadata.get(IS_TIME):
-        return Time(about, allow_none=may_be_null)
-    return _FIELDS[kind](about, allow_none=may_be_null)
+        return Time(about, allow_none=NoneType in get_args(type_))
+    if member.metadata.get(SPARSE):
+        name, args = member.name, get_args(type_)
+        kind = args[0] if NoneType in args else type_
+        return _described(
+            kind, about, optional=True, of=lambda outcome: getattr(outcome, name) or None
+        )
+    return _described(type_, about)
+
+
+def _described(type_: Any, about: str | None = None, **more: Any) -> Field[Any]:
+    """Return the field for a type: of a value, of a record, or of several of them."""
+    origin, args = get_origin(type_), get_args(type_)
+    if NoneType in args:
+        return _described(args[0], about, allow_none=True, **more)
+    if type_ not in ANSWERS and isinstance(type_, type) and issubclass(type_, Record):
+        answer_of(type_, type_.__name__)
+    if type_ in ANSWERS:
+        return One(ANSWERS[type_], description=about, **more)
+    if origin is Literal:
+        return Choice(*args, description=about, **more)
+    if origin in (list, tuple):
+        return Many(_described(args[0]), about, **more)
+    if origin is dict:
+        return ByName(_described(args[1]), about, **more)
+    return _FIELDS[type_](about, **more)
 
 
 class LeanAnswer(Answer):

@@ -20,6 +20,7 @@ from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.textform import body_from_text
 from kbserver.schemas.base import JsonObject
 from kbserver.schemas.fields import ByName, Text
+from kbtypes.records import camel_case
 
 ATOM_ONLY = (
     "args",
@@ -97,21 +98,23 @@ class Conjunction:
         return {variable.name: at for at, variable in enumerate(body_variables(self.body))}
 
 
-def conjunction_given(fields: Mapping[str, Any], options: AnswerOptions) -> Conjunction | None:
-    """Return the goal in `text` if it has several items, else None.
+def conjunction_given(
+    fields: Mapping[str, Any], options: AnswerOptions, path: str = "text"
+) -> Conjunction | None:
+    """Return the goal in `text` if it has several items, else None; `path` is its place.
 
     Raises InvalidInput for fields that need a goal of one literal.
     """
     text = fields.get("text")
     if not isinstance(text, str) or _is_atom(text):
         return None
-    body = body_from_text(text)
+    body = body_from_text(text, path)
     if len(body) == 1:
         return None
     for name in ATOM_ONLY:
         if fields.get(name) not in (None, False):
             raise InvalidInput.at(
-                "".join(part.title() if at else part for at, part in enumerate(name.split("_"))),
+                camel_case(name),
                 "needs a goal of one literal; write a rule for the others",
             )
     return Conjunction(body, options)

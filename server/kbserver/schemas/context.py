@@ -244,6 +244,10 @@ class Entry(LeanAnswer):
     )
     why = Object(write=dict, optional=True)
     citations = Many(Count(), "Numbers of the sources of the fact.", write=list, optional=True)
+    excerpt = Text(
+        "The part of a text that was said which the text of the window has, if it is not all.",
+        optional=True,
+    )
 
 
 class SourceShown(QuotationShown):
@@ -293,6 +297,9 @@ class SelectedWindow:
 _ALIAS = "Unless `compat` is false, the same as"
 
 
+RuleInSetShown = answer_of(windows.RuleInSet, "RuleInSet")
+
+
 def _alias(value_of: Callable[[Window], Any]) -> Callable[[SelectedWindow], Any]:
     """Return a function that gives a value of a window for older clients, else None."""
     return lambda selected: value_of(selected.window) if selected.compat else None
@@ -307,6 +314,12 @@ class WindowBase(LeanAnswer):
     relevant_rules = Many(Text(), of="window.rules")
     rules = Many(
         Text(), f"{_ALIAS} `relevantRules`.", of=_alias(lambda window: window.rules), optional=True
+    )
+    rule_sets = Many(
+        RuleInSetShown,
+        "The rule sets of the rules that belong to any.",
+        of="window.rule_sets",
+        optional=True,
     )
     total_facts_available = Count(of="window.available")
     total_available = Count(

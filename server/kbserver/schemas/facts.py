@@ -31,7 +31,16 @@ from kbserver.schemas.atoms import (
     predicates_given,
     sign,
 )
-from kbserver.schemas.base import Answer, Body, JsonObject, Part, present, within
+from kbserver.schemas.base import (
+    ANSWERS,
+    Answer,
+    Body,
+    JsonObject,
+    Part,
+    answer_of,
+    present,
+    within,
+)
 from kbserver.schemas.fields import (
     Anything,
     Choice,
@@ -58,7 +67,9 @@ from kbserver.schemas.fields import (
     WriteScope,
 )
 from kbserver.schemas.requests import Budgeted, Historic, request_limits
+from kbtypes import results
 from kbtypes.results import RetractOutcome
+from kbtypes.values import Row as RowType
 
 _ERRORS_SHOWN = 20
 
@@ -269,6 +280,9 @@ class Row(JsonObject):
     evidence = Many(Span, "Only of facts that have any.", optional=True)
 
 
+ANSWERS[RowType] = Row
+
+
 class QuotationShown(JsonObject):
     """A span of an episode with its text."""
 
@@ -426,21 +440,8 @@ class NeighboursBody(Historic):
         return {"constant": _constant_of(fields["constant"]), "options": options}
 
 
-class NeighbourCount(Answer):
-    """A predicate and the number of its facts that contain the constant."""
-
-    predicate = Text()
-    arity = Count()
-    fact_count = Count()
-
-
-class Neighbourhood(Answer):
-    """A page of the facts around a constant, and the counts of all of them."""
-
-    constant = Text()
-    facts = Many(Row, "At most `limit`; the predicates take turns.")
-    predicates = Many(NeighbourCount)
-    total_facts = Count()
+NeighbourCount = answer_of(results.NeighbourCount, "NeighbourCount", facts=Count(of="fact_count"))
+Neighbourhood = answer_of(results.Neighbours, "Neighbourhood", total=Count(of="total_facts"))
 
 
 def _names_of(value: Any) -> tuple[str, ...] | None:

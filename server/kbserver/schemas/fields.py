@@ -123,14 +123,24 @@ class Flag(Value):
 
 
 class Text(Value):
-    """A text."""
+    """A text, of at most `most` characters if that is given."""
 
     schema: ClassVar[Json] = {"type": "string"}
+
+    def __init__(
+        self, description: str | None = None, *, most: int | None = None, **more: Any
+    ) -> None:
+        if most is not None:
+            more["schema"] = {**more.get("schema", {}), "maxLength": most}
+        super().__init__(description, **more)
+        self._most = most
 
     def read(self, value: Any) -> str:
         """Return the text."""
         if type(value) is not str:
             raise ValueError("must be a text")
+        if self._most is not None and len(value) > self._most:
+            raise ValueError(f"has {len(value)} characters, and may have {self._most}")
         return value
 
 
@@ -198,6 +208,8 @@ class Whole(Value):
         if type(value) is not int or not self._low <= value <= self._high:
             low, high = self._low, self._high
             bounds = f"of at least {low}" if high == LAST_INSTANT else f"from {low} to {high}"
+            if type(value) is int and low <= value and high == LAST_INSTANT:
+                raise ValueError(f"must be at most {high}")
             raise ValueError(f"must be a whole number {bounds}")
         return value
 

@@ -14,24 +14,21 @@ from kbserver.schemas.atoms import (
     predicates_given,
     wildcards,
 )
-from kbserver.schemas.base import Answer, Body
-from kbserver.schemas.facts import Row
+from kbserver.schemas.base import Body, answer_of
 from kbserver.schemas.fields import (
-    Count,
     Flag,
     Fraction,
     Instant,
     Json,
-    Many,
     PatternArguments,
     Predicate,
     Predicates,
     ReadScope,
-    Time,
     Whole,
     WriteScope,
 )
 from kbserver.schemas.requests import OfAnyInstant
+from kbtypes import results
 
 
 class DecayBody(Body):
@@ -118,25 +115,8 @@ class RecallBody(AtomBody, OfAnyInstant):
         }
 
 
-class Decayed(Answer):
-    """The facts that decay evicted, or would evict."""
-
-    expired_count = Count(of="expired")
-    evicted_count = Count(of="evicted")
-    removed_atoms = Many(Row, "With `dryRun` each row says `why`.", of="atoms")
-    timestamp = Time()
-    truncated = Flag(of=lambda outcome: outcome.truncated or None, optional=True)
-    dry_run = Flag(of=lambda outcome: outcome.dry_run or None, optional=True)
-
-
-class Consolidated(Answer):
-    """The summaries that replaced facts, or would."""
-
-    facts_consolidated = Count(of="consolidated")
-    summaries_removed = Count(of="removed")
-    new_facts = Many(Row, of="facts")
-    timestamp = Time()
-    dry_run = Flag(of=lambda outcome: outcome.dry_run or None, optional=True)
+Decayed = answer_of(results.DecayOutcome, "Decayed")
+Consolidated = answer_of(results.ConsolidateOutcome, "Consolidated")
 
 
 def with_truth_values(rows: list[StoredRow]) -> list[StoredRow]:

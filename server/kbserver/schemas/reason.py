@@ -14,6 +14,7 @@ from kbcore.operations.queries import Write
 from kbcore.operations.scripts import blocks_of
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.proofs.candidates import FALSE, TRUE, UNDEFINED, WhyNot, WhyNotCandidate
+from kbcore.proofs.how_to import DEFAULT_PROPOSALS, HowToOptions
 from kbcore.proofs.shapes import FORMS, MAX_PROOF_NODES, ProofOptions
 from kbcore.proofs.why_not import MAX_DEPTH
 from kbcore.reason.aggregate import AggregateQuery
@@ -24,15 +25,25 @@ from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.pacing import current_yield, paced
-from kbplanner.syntax.jsonform import atom_from_json, item_from_json
+from kbplanner.syntax.jsonform import atom_from_json, goal_from_json, item_from_json
 from kbplanner.syntax.jsonwriter import item_to_json
 from kbplanner.syntax.parser import check_goal_size, parse_body
 from kbplanner.syntax.printer import print_item
 from kbserver.answers import proofs_written
 from kbserver.notices import shown_unknown
-from kbserver.schemas.atoms import AtomBody, atom_given, atom_terms, literal_given, wildcards
-from kbserver.schemas.base import Answer, JsonObject, answer_of, present
-from kbserver.schemas.conjunctions import Bindings, conjunction_given
+from kbserver.schemas import fields as forms
+from kbserver.schemas.atoms import (
+    ATOM,
+    ATOM_OR_TEXT,
+    AtomBody,
+    atom_given,
+    atom_terms,
+    literal_given,
+    predicates_given,
+    wildcards,
+)
+from kbserver.schemas.base import Answer, JsonObject, answer_of, present, within
+from kbserver.schemas.conjunctions import Bindings, Conjunction, conjunction_given
 from kbserver.schemas.facts import QuotationShown, QuotedRow, Row
 from kbserver.schemas.fields import (
     Anything,
@@ -43,6 +54,7 @@ from kbserver.schemas.fields import (
     Fraction,
     Instant,
     Json,
+    ListOfForms,
     Many,
     Number,
     One,
@@ -55,8 +67,9 @@ from kbserver.schemas.fields import (
     WriteScope,
 )
 from kbserver.schemas.requests import Budgeted, Historic, proof_asked, request_limits
-from kbserver.schemas.rules import Literals
-from kbtypes import results
+from kbserver.schemas.rules import AsText, BodyAtom, Literals
+from kbtypes import how_to, results
+from kbtypes.records import camel_case
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
@@ -149,6 +162,55 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Questions:
+    """The goals of one /infer, answered from one state."""
+
+    goals: tuple[Question | Conjunction, ...]
+    request_limits: RequestLimits
+
+    def each_written(self, kb: TenantKB, write: Write, notes: Notes) -> list[list[bytes]]:
+        """Return the answers of each goal as `Question.written` does."""
+
+        def ask(kb: TenantKB) -> list[tuple[list[bytes], Notes]]:
+            answered = []
+            for index, goal in enumerate(self.goals):
+                own = Notes()
+                try:
+                    answered.append((goal.written(kb, write, own), own))
+                except InvalidInput as error:
+                    raise within(error, f"goals[{index}]") from None
+            return answered
+
+        answered = kb.at_once(ask, self.request_limits)
+        notes.warnings = sum(own.warnings for _, own in answered)
+        notes.unknown = list(dict.fromkeys(each for _, own in answered for each in own.unknown))
+        return [parts for parts, _ in answered]
+
+    def written(self, kb: TenantKB, write: Write, notes: Notes) -> list[bytes]:
+        """Return an array with the array of the answers of each goal, in parts."""
+        parts = [b"["]
+        for number, answers in enumerate(self.each_written(kb, write, notes)):
+            parts += (b",", *answers) if number else answers
+        return [*parts, b"]"]
+
+    def paged(
+        self, kb: TenantKB, write: Write, notes: Notes, offset: int, limit: int
+    ) -> tuple[list[bytes], bool]:
+        """Raise InvalidInput: the answers of several goals have no pages."""
+        raise InvalidInput.at("goals", "have no pages; 'limit' in the body bounds each answer")
+
+    def table(self, kb: TenantKB, notes: Notes) -> AnswerTable:
+        """Raise InvalidInput: a table has the answers of one goal."""
+        raise InvalidInput.at("goals", "cannot be combined with Accept: " + MEDIA_TYPE)
+
+    def table_page(
+        self, kb: TenantKB, notes: Notes, offset: int, limit: int
+    ) -> tuple[AnswerTable, bool]:
+        """Raise InvalidInput as `paged` does."""
+        raise InvalidInput.at("goals", "have no pages; 'limit' in the body bounds each answer")
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """A goal of one or more literals to explain, or whose plan is requested."""
 
@@ -160,6 +222,7 @@ class Explanation:
     as_json: bool
     why_not: bool = False
     depth: int = 1
+    how_to: HowToOptions | None = None
 
     def unknown(self, kb: TenantKB) -> list[MissingPredicate]:
         """Return the predicates of the goal that have no fact and no rule."""
@@ -167,7 +230,12 @@ class Explanation:
         return kb.unknown_predicates(map(_signature, atoms), self.options.scope)
 
     def answer(self, kb: TenantKB) -> str | dict[str, Any]:
-        """Return the explanation as text, or as an object if it is a plan or says why not."""
+        """Return the explanation as text, or as an object if it is a plan or says why not or how
+        to.
+        """
+        if self.how_to is not None:
+            proposals = kb.how_to(self.body, self.how_to, self.options)
+            return HowToShown.write(proposals) if self.as_json else proposals.text
         if self.why_not:
             result = kb.why_not(self.body, self.options, depth=self.depth)
             return why_not_shown(result) if self.as_json else result.text
@@ -289,6 +357,33 @@ def _proof_options(fields: Mapping[str, Any]) -> ProofOptions:
     return ProofOptions(form, fields.get("proof_nodes"), fields.get("proof_depth"))
 
 
+def _question(fields: Mapping[str, Any], path: str = "text") -> Question | Conjunction:
+    """Return the question of a body; `path` is the place of its text."""
+    proves, options = proof_asked(fields), _answer_options(fields)
+    if "text" in fields:
+        conjunction = conjunction_given({**fields, "with_proof": proves}, options, path)
+        if conjunction is not None:
+            return conjunction
+    return Question(literal_given(fields, path), options, _proof(fields, proves))
+
+
+def _question_of(goal: Any, options: Json, path: str) -> Question | Conjunction:
+    """Return the question of an element of `goals`; raises InvalidInput that names its place."""
+    if type(goal) is str:
+        return _question({**options, "text": goal}, path)
+    if type(goal) is dict and goal.keys() == {"text"} and type(goal["text"]) is str:
+        return _question({**options, "text": goal["text"]}, f"{path}.text")
+    proof = _proof(options, proof_asked(options))
+    return Question(goal_from_json(goal, path), _answer_options(options), proof)
+
+
+def _proof(fields: Mapping[str, Any], proves: bool) -> ProofOptions | None:
+    """Return how proofs are written; None if only answers are requested."""
+    if fields.get("include_undefined") and proves:
+        raise InvalidInput.at("includeUndefined", _NO_PROOF)
+    return _proof_options(fields) if proves else None
+
+
 class GoalBody(AtomBody, Historic):
     """An atom, and the options of goals and of patterns."""
 
@@ -320,8 +415,8 @@ class QueryBody(GoalBody):
         return {"pattern": Pattern(atom, positive, options)}
 
 
-class InferBody(GoalBody):
-    """A goal."""
+class QuestionBody(GoalBody):
+    """A goal, and how it is answered."""
 
     polarity = Choice("positive", "negative")
     min_confidence = Fraction()
@@ -333,19 +428,62 @@ class InferBody(GoalBody):
 
     def arguments(self, fields: Json) -> Json:
         """Return the question; a `text` may have several literals."""
-        proves = proof_asked(fields)
-        options = _answer_options(fields)
-        if "text" in fields:
-            conjunction = conjunction_given({**fields, "with_proof": proves}, options)
-            if conjunction is not None:
-                return {"question": conjunction}
-        if fields.get("include_undefined") and proves:
-            raise InvalidInput.at("includeUndefined", _NO_PROOF)
-        proof = _proof_options(fields) if proves else None
-        return {"question": Question(literal_given(fields), options, proof)}
+        return {"question": _question(fields)}
 
 
-class ExplainBody(InferBody):
+MAX_QUESTIONS = 1000
+"""Maximum number of goals in one request."""
+
+QUESTIONS_PER_YIELD = 10
+"""Goals read between two calls of `yield_now`: a millisecond or two."""
+
+_OF_ONE_GOAL = (*ATOM_OR_TEXT, "negated", "truth_val", "polarity")
+"""The fields that state a goal, which an element of `goals` has instead."""
+
+
+class InferBody(QuestionBody):
+    """A goal, or several that are answered from one state."""
+
+    goals = ListOfForms(
+        BodyAtom,
+        AsText,
+        {"type": "string"},
+        description=f"Up to {MAX_QUESTIONS} goals, in place of one, as objects or as text. The "
+        "answer is an array with the answers of each. The options apply to each goal, the limits "
+        "of time, derived rows, steps and answers to all goals together.",
+        schema={"maxItems": MAX_QUESTIONS},
+    )
+
+    requires: ClassVar[Json] = {
+        "anyOf": [present("text"), present(*ATOM), present("goals", without=ATOM_OR_TEXT)]
+    }
+
+    def missing(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the missing keys of the goal; none if there are several goals."""
+        return () if "goals" in fields else super().missing(fields)
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the question, or all of them."""
+        goals = fields.pop("goals", None)
+        if goals is None:
+            return super().arguments(fields)
+        for name in _OF_ONE_GOAL:
+            if name in fields:
+                raise InvalidInput.at(camel_case(name), "cannot be combined with 'goals'")
+        if type(goals) is not list:
+            raise InvalidInput.at("goals", "must be an array of goals")
+        if len(goals) > MAX_QUESTIONS:  # before any of them is read
+            raise InvalidInput.at(
+                "goals", f"has {len(goals)} elements; a request has at most {MAX_QUESTIONS}"
+            )
+        read = paced(goals, current_yield(), QUESTIONS_PER_YIELD)
+        questions = tuple(
+            _question_of(goal, fields, f"goals[{index}]") for index, goal in enumerate(read)
+        )
+        return {"question": Questions(questions, request_limits(fields))}
+
+
+class ExplainBody(QuestionBody):
     """A literal as for a goal, several in `body`, or a goal in the rule language in `text`."""
 
     text = Text()
@@ -355,6 +493,11 @@ class ExplainBody(InferBody):
     format = Choice("text", "json")
     why_not = Flag("Explain why the goal has no answer.")
     depth = Whole(1, MAX_DEPTH, description="Levels of missing premises, with `whyNot`.")
+    how_to = Flag()
+    make = Choice(
+        TRUE, FALSE, description="With `howTo`: the truth value to reach; default: `true`."
+    )
+    changing = forms.Predicates("With `howTo`: predicates with rules whose facts may change too.")
 
     requires: ClassVar[Json] = {
         "anyOf": [present("text"), present("body"), present("predicate", "args")]
@@ -366,20 +509,26 @@ class ExplainBody(InferBody):
 
     def arguments(self, fields: Json) -> Json:
         """Return the explanation."""
-        why_not = fields.get("why_not", False)
+        why_not, how_to = fields.get("why_not", False), fields.get("how_to", False)
         plans = fields.get("plan", False) or fields.get("analyze", False)
-        if fields.get("include_undefined") and not why_not:
+        if fields.get("include_undefined") and not (why_not or how_to):
             raise InvalidInput.at("includeUndefined", _NO_PROOF)
         if why_not and plans:
             raise InvalidInput.at("whyNot", "cannot be combined with 'plan' or 'analyze'")
+        if how_to and (plans or why_not):
+            raise InvalidInput.at("howTo", "cannot be combined with 'whyNot', 'plan' or 'analyze'")
         if "depth" in fields and not why_not:
             raise InvalidInput.at("depth", "applies with 'whyNot' only; proofs have 'proofDepth'")
-        as_json = fields.get("format", "json" if why_not else "text") == "json"
+        for key in ("make", "changing"):
+            if key in fields and not how_to:
+                raise InvalidInput.at(key, "applies with 'howTo' only")
+        as_json = fields.get("format", "json" if why_not or how_to else "text") == "json"
         body = _goal(fields)
-        if as_json and not plans and not why_not:
+        if as_json and not (plans or why_not or how_to):
             raise InvalidInput.at(
                 "format",
-                "applies to plans and 'whyNot' only; for proofs as JSON use /infer with 'withProof'",
+                "applies to plans, 'whyNot' and 'howTo' only; for proofs as JSON use /infer with "
+                "'withProof'",
             )
         return {
             "explanation": Explanation(
@@ -391,6 +540,7 @@ class ExplainBody(InferBody):
                 as_json,
                 why_not,
                 fields.get("depth", 1),
+                _how_to(fields) if how_to else None,
             )
         }
 
@@ -441,6 +591,15 @@ class AggregateBody(Historic):
         return {"aggregation": Aggregation(query, *limits)}
 
 
+def _how_to(fields: Mapping[str, Any]) -> HowToOptions:
+    limit = fields.get("limit")
+    return HowToOptions(
+        fields.get("make", TRUE),
+        predicates_given(fields.get("changing", []), "changing"),
+        DEFAULT_PROPOSALS if limit is None else limit,
+    )
+
+
 def _goal(fields: Mapping[str, Any]) -> tuple[BodyItem, ...]:
     if "text" in fields:
         check_goal_size(fields["text"], "text")
@@ -453,6 +612,13 @@ def _goal(fields: Mapping[str, Any]) -> tuple[BodyItem, ...]:
     if problem := DEFAULT_LIMITS.body_problem(len(items)):
         raise InvalidInput.at("body", problem)
     return tuple(item_from_json(item, f"body[{index}]") for index, item in enumerate(items))
+
+
+class SetOfRule(JsonObject):
+    """A rule set that contains a rule, and its version."""
+
+    name = Text()
+    version = Count()
 
 
 class ProofStep(JsonObject):
@@ -470,6 +636,7 @@ class ProofStep(JsonObject):
     )
     fact = One(QuotedRow, allow_none=True)
     rule = Text(allow_none=True)
+    rule_sets = Many(SetOfRule, "Of a rule that belongs to any.", optional=True)
     body_proofs = Many(lambda: ProofNode(), allow_none=True)
     text = Text(optional=True)
     rows = Count(optional=True)
@@ -504,6 +671,7 @@ class GraphRule(JsonObject):
 
     id = Text()
     text = Text()
+    rule_sets = Many(SetOfRule, "Of a rule that belongs to any.", optional=True)
 
 
 class GraphNode(JsonObject):
@@ -542,10 +710,12 @@ class ProofGraph(JsonObject):
     proof = One(Graph)
 
 
+_ANSWERS = [{"type": "array", "items": form} for form in (Row, ProofTree, ProofGraph, Bindings)]
+
 ANSWERS: Json = {
-    "anyOf": [{"type": "array", "items": form} for form in (Row, ProofTree, ProofGraph, Bindings)],
+    "anyOf": [*_ANSWERS, {"type": "array", "items": {"anyOf": _ANSWERS}}],
     "description": "Rows; with proofs asked for, a proof for each row; for a goal of several literals, "
-    "the values of its variables.",
+    "the values of its variables. For `goals`, an array with the answers of each.",
 }
 
 
@@ -631,6 +801,14 @@ class WhyNotShown(JsonObject):
     truncated = Flag("A limit ended the search.")
 
 
+HowToShown = answer_of(
+    how_to.HowTo,
+    "HowToShown",
+    make=Choice(TRUE, FALSE, description="The truth value that the changes give the goal."),
+    truth=Choice(TRUE, FALSE, UNDEFINED, description="The present truth value."),
+)
+
+
 def why_not_shown(result: WhyNot) -> Json:
     """Return the explanation of a goal without answers as JSON."""
     return {
@@ -688,6 +866,11 @@ class PredicateShown(JsonObject):
     rule_count = Count()
     has_rules = Flag()
     args = Many(Text(), "The names of the arguments of a declared input.", optional=True)
+    types = Many(
+        Text(allow_none=True),
+        "Their types, null for an argument without one. Left out where none has a type.",
+        optional=True,
+    )
     gloss = Text("What a fact of a declared input means.", optional=True)
 
 
@@ -740,21 +923,13 @@ class AnswerRow(Row):
         field_obj.required = field_name in ("question", "bindings")
 
 
-QuestionShown = answer_of(results.Question, "QuestionShown")
-
-
-class ExecutedAnswer(Answer):
-    """The outcome of running a text."""
-
-    result = Text("What was done and answered, line by line.", of="text")
-    answers = Many(AnswerRow)
-    questions = Many(QuestionShown)
-    asserted = Count("Facts that were new.")
-    retracted = Count("Stored facts that were retracted.")
-    rules = Many(
+ExecutedAnswer = answer_of(
+    results.Executed,
+    "Executed",
+    answers=Many(AnswerRow),
+    rules=Many(
         Text(),
         "The rules of the text as they are stored.",
         of=lambda done: [rule.text for rule in done.rules],
-    )
-    warnings = Many(Text())
-    timestamp = Time()
+    ),
+)

@@ -18,6 +18,7 @@ from kbplanner.passes.check import check_statements
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.parser import parse_program
+from kbplanner.syntax.scanner import MAX_STATEMENT_CHARS
 from kbplanner.syntax.statements import (
     DeclarationStatement,
     FactStatement,
@@ -202,8 +203,8 @@ class ForgetRuleBody(Body):
     head = Forms(HeadAtom)
     body = Literals()
     scope = WriteScope()
-    id = Text()
-    text = Text("The rule in the rule language, or its id.")
+    id = Text(most=MAX_STATEMENT_CHARS)
+    text = Text("The rule in the rule language, or its id.", most=MAX_STATEMENT_CHARS)
 
     requires: ClassVar[Json] = {
         "oneOf": [
@@ -285,16 +286,40 @@ class StoredInputShown(Answer):
     predicate = Text(of="declaration.predicate")
     arity = Count(of="declaration.arity")
     args = Many(Text(), "The names of the arguments.", of="declaration.args")
+    types = Many(
+        Text(allow_none=True),
+        "The types of the arguments: text, number, integer, instant or boolean, null for an argument "
+        "without one. Left out where none has a type.",
+        of=lambda stored: stored.declaration.types or None,
+        optional=True,
+    )
+    strict = Flag(
+        "True if facts with arguments of other types are refused. Left out otherwise.",
+        of=lambda stored: stored.declaration.is_strict or None,
+        optional=True,
+    )
     gloss = Text("What a fact means.", of="declaration.gloss", allow_none=True)
     scope = Text(allow_none=True)
 
 
+class StoredMaskShown(Answer):
+    """A declared mask: arguments of a predicate that the decision log does not show."""
+
+    id = Text("The predicate as `@name/arity mask`; `POST /retract/rule` takes it.")
+    text = Text("The declaration in the rule language.")
+    predicate = Text(of="declaration.predicate")
+    arity = Count(of="declaration.arity")
+    positions = Many(Count(), "The masked arguments; the first is 1.", of="declaration.positions")
+    scope = Text(allow_none=True)
+
+
 class Rules(JsonObject):
-    """The rules of a tenant, and the phrases and declared inputs."""
+    """The rules of a tenant, and the phrases, inputs and masks that are declared."""
 
     rules = Many(StoredRuleShown)
     phrases = Many(StoredPhraseShown, "Left out where none is declared.", optional=True)
     inputs = Many(StoredInputShown, "Left out where none is declared.", optional=True)
+    masks = Many(StoredMaskShown, "Left out where none is declared.", optional=True)
 
 
 D = TypeVar("D", bound=Definition)

@@ -10,7 +10,6 @@ from kbcore.branching.preview import DEFAULT_LISTED, Proposal, rule_retraction
 from kbcore.branching.truth_changes import TruthValue
 from kbcore.errors import InvalidInput, TooLarge
 from kbcore.operations.scopes import SOURCE_WINS
-from kbcore.operations.tenant_kb import warning_texts
 from kbcore.state.changes import RetractPattern
 from kbcore.state.facts import Fact
 from kbplanner.ir.phrases import Definition
@@ -29,7 +28,6 @@ from kbserver.schemas.fields import (
     Json,
     Many,
     Name,
-    One,
     PatternArguments,
     Text,
     TextOrElements,
@@ -153,21 +151,14 @@ class Forked(JsonObject):
     target_scope = Text()
 
 
-class Merged(Answer):
-    """The outcome of a merge."""
-
-    merged = Count()
-    conflicts_resolved = Count(of="conflicts")
-    conflicts = Count()
-    strategy = Text()
-    timestamp = Time()
+Merged = answer_of(
+    results.MergeOutcome,
+    "Merged",
+    conflicts_for_older_clients=Count(of="conflicts", data_key="conflicts"),
+)
 
 
-class ModifiedFact(JsonObject):
-    """A fact that both scopes have, with different attributes."""
-
-    before = One(Row)
-    after = One(Row)
+ModifiedFact = answer_of(results.Modified, "ModifiedFact")
 
 
 class Compared(JsonObject):
@@ -313,22 +304,17 @@ class PreviewBody(Budgeted):
 _WAS = Choice(*(truth.value for truth in TruthValue), description="The truth before the change.")
 
 TruthChange = answer_of(results.TruthChange, "TruthChange", was=_WAS)
-PredicateChange = answer_of(results.PredicateChange, "PredicateChange")
-PreviewCounts = answer_of(results.PreviewCounts, "PreviewCounts")
 
 
-class Previewed(Answer):
-    """Facts and conclusions that would become true, false or undefined."""
-
-    becomes_true = Many(TruthChange)
-    becomes_false = Many(TruthChange)
-    becomes_undefined = Many(TruthChange)
-    counts = One(PreviewCounts)
-    by_predicate = Many(PredicateChange)
-    warnings = Many(
-        Text(), "About the rules to store.", of=lambda outcome: warning_texts(outcome.warnings)
-    )
-    truncated = Flag("True if the budget ended the preview, so that predicates are missing.")
+Previewed = answer_of(
+    results.Preview,
+    "Previewed",
+    warnings=Many(
+        Text(),
+        "About the rules to store.",
+        of=lambda outcome: [each.text for each in outcome.warnings],
+    ),
+)
 
 
 ELEMENTS_PER_YIELD = 10

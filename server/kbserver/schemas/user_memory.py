@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kbcore.errors import InvalidInput
 from kbcore.language.messages import messages_of
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, MAX_LISTED
 from kbcore.operations.history.fact_history import DEFAULT_EVENTS
@@ -98,6 +99,10 @@ class MemoryUpdateBody(Body):
     def _read(self, data: Mapping[str, Any], strict: bool, path: str) -> Json:
         """Return the arguments of `TenantKB.memory_update`; an error names the member."""
         fields = super()._read(data, strict, path)
+        inside = fields["fact"] if type(fields["fact"]) is dict else ()
+        for name in ("since", "replaces"):
+            if name in inside:  # ignored, the value would begin now, or end no other one
+                raise InvalidInput.at(f"fact.{name}", "is a member of the body, not of fact")
         fact = fact_in(fields["fact"], "fact", strict)
         if "since" in fields:
             fact = replace(fact, valid_from=fields["since"])
@@ -172,18 +177,19 @@ BelievedFactShown = answer_of(
     "BelievedFact",
     sources=Many(QuotationShown, "The passages that the fact is based on."),
 )
-BelievedAnswer = answer_of(memory.BelievedFacts, "BelievedFacts", facts=Many(BelievedFactShown))
+BelievedAnswer = answer_of(memory.BelievedFacts, "BelievedFacts")
 ForgottenFactShown = answer_of(
     memory.ForgottenFact, "ForgottenFact", why=Choice("asked", "evidence", "summary")
 )
-ForgottenTextShown = answer_of(memory.ForgottenText, "ForgottenText")
-ForgottenAnswer = answer_of(
-    memory.Forgotten,
-    "ForgottenMemories",
-    facts=Many(ForgottenFactShown, "At most `limit`."),
-    texts=Many(ForgottenTextShown, "Messages that go, at most `limit`."),
-    conclusions=Many(Text(), "Conclusions that no longer hold; at most `limit`."),
-)
+ForgottenAnswer = answer_of(memory.Forgotten, "ForgottenMemories")
+
+
+def found_by(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
+    """Return what is known about a question as text: a model reads each fact once."""
+    arguments = MemorySearchBody().read(data, strict=strict)
+    with reading(data):
+        answer = FoundMemories.write(kb.memory_search(**arguments))
+    return {name: value for name, value in answer.items() if name != "entries"}
 
 
 def history_of(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:

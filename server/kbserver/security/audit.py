@@ -10,6 +10,7 @@ from kbserver.hookspecs import Principal
 from kbserver.http.request import Request
 from kbserver.http.request_context import current_request
 from kbserver.security.limits import address_of
+from kbtypes.rule_sets import Deployment
 
 ANYBODY = "anybody"
 """The `who` of log lines while authentication is off."""
@@ -57,3 +58,17 @@ def log_tool(tool: str, principal: Principal | None, outcome: Mapping[str, Any])
 def done(**fields: Any) -> None:
     """Add fields to the audit line of the current request; never pass secrets."""
     current_request().audited = fields
+
+
+def deployed(outcome: Deployment, **notes: str | None) -> None:
+    """Add a deployment to the audit line of the current request, unless nothing was stored."""
+    if outcome.commit is None:
+        return
+    fields = {
+        "ruleSet": outcome.name,
+        "scope": outcome.scope,
+        "version": outcome.version,
+        "commit": outcome.commit,
+        **notes,
+    }
+    done(**{name: value for name, value in fields.items() if value is not None})

@@ -15,6 +15,7 @@ from kbcore.config.settings import Config
 from kbcore.durable.request_key import API_KEY
 from kbcore.errors import Forbidden, KBError, PluginFailed, RateLimited, Unauthorized
 from kbcore.node.api_keys import digest_of, is_equal
+from kbcore.operations.evaluated_goal import KEY_NAME
 from kbcore.state.keys import ADMIN, REPLICA, StoredKey
 from kbserver.hookspecs import Principal
 from kbserver.http.request import Request
@@ -84,6 +85,7 @@ class Guard:
             who = request.principal = self._who(environ)
             demand(who.role, who.name, need.role)
             API_KEY.set(who.key)
+            KEY_NAME.set(who.name)
             if who.limited:
                 _within(who, environ, need.about, names or {})
         if need.counted and self.limits.active:

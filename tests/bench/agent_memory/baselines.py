@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import lru_cache
 
-import snowballstemmer
+from Stemmer import Stemmer
 
 from .interface import Recall, Request, Turn
 from .scoring import tokens
@@ -30,7 +30,7 @@ STOP_WORDS = frozenset({
 FIRST_PERSON = frozenset({"i", "me", "mine", "my", "myself"})
 
 _WORD = re.compile(r"\w+")
-_stemmer = snowballstemmer.stemmer("english")
+_stemmer = Stemmer("english")
 
 
 def plain_words(text: str) -> list[str]:

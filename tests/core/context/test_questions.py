@@ -41,6 +41,17 @@ def test_a_question_without_answer_names_no_goal(kb):
     assert texts(empty) == ["parent(eve, fay)"]
 
 
+def test_the_text_has_no_headings_for_goals_that_the_query_means(kb):
+    tell(kb, "likes", "ann", "tea")
+    teach(kb, "enjoys(?x, ?y) :- likes(?x, ?y).", "wants(?x, ?y) :- likes(?x, ?y).")
+    answer = window(kb, query="what does ann enjoy and want?", format="natural")
+    assert len({each.goal for each in answer.entries if each.goal}) > 1
+    assert [line.partition(" because")[0] for line in answer.text.splitlines()] == [
+        "ann enjoys tea",
+        "ann wants tea",
+    ]
+
+
 def test_all_words_of_a_predicate_are_asked_for(kb):
     tell(kb, "works", "ann", "acme")
     teach(kb, "pays_taxes_in(?x, ?y) :- works(?x, ?y).")

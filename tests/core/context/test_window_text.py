@@ -224,8 +224,8 @@ def test_data_of_adapters_is_left_out_unless_it_is_named(kb):
 def test_the_predicates_of_the_adapters_are_known():
     folder = files("kbcore_client") / "adapters"
     found = set()
-    for module in ("openai_agents.py", "langgraph.py"):
+    for module in ("anthropic_memory.py", "langgraph.py", "openai_agents.py"):
         for statement in ast.parse((folder / module).read_text(encoding="utf-8")).body:
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
                 found.update(ast.literal_eval(statement.value))
-    assert found == ADAPTER_PREDICATES
+    assert found - {"said"} == ADAPTER_PREDICATES

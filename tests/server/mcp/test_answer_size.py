@@ -32,6 +32,7 @@ def test_long_lists_and_texts_are_cut_and_say_so(agent):
     assert answer == result["structuredContent"]
     assert answer["truncated"] is True
     assert 0 < len(answer["results"]) < 50
+    assert answer["count"] == len(answer["results"])
     window = agent.call("context", format="facts", maxFacts=50)["structuredContent"]
     assert window["truncated"] is True
     assert window["formattedText"].endswith("\u2026")
@@ -72,3 +73,13 @@ def begins(part, whole):
     if isinstance(whole, dict):
         return part.keys() == whole.keys() and all(begins(part[key], whole[key]) for key in part)
     return part == whole
+
+
+def test_a_model_reads_no_invisible_characters():
+    with serve_in_memory() as served:
+        agent = Agent(served.client)
+        hidden = "te\u200ba\u202e \U000e0041"
+        agent.call("tell", predicate="likes", args=["ann", hidden])
+        result = agent.call("query", text="likes(ann, ?what)")
+    assert result["structuredContent"]["results"][0]["args"] == ["ann", hidden]
+    assert json.loads(result["content"][0]["text"])["results"][0]["args"] == ["ann", "tea "]

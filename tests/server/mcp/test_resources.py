@@ -88,6 +88,7 @@ def test_unknown_resources(agent: Agent, uri: str) -> None:
 
 def test_prompts(agent: Agent) -> None:
     agent.call("tell", predicate="parent", args=["ann", "bob"])
+    agent.call("teach", text="@input stored(path: text, size).")
     prompts = agent.legacy("prompts/list")["result"]["prompts"]
     assert {"reason-over-knowledge", "write-rules"} <= {prompt["name"] for prompt in prompts}
     for prompt in prompts:
@@ -112,5 +113,5 @@ def test_prompts(agent: Agent) -> None:
     text = agent.legacy("prompts/get", {"name": "write-rules", "arguments": {"goal": "g"}})[
         "result"
     ]["messages"][0]
-    assert "parent/2" in text["content"]["text"]
+    assert "parent/2, stored/2 (path: text, size)." in text["content"]["text"]
     assert agent.legacy("prompts/get", {"name": "nothing"})["error"]["code"] == -32602

@@ -89,6 +89,9 @@ def test_the_setting_can_list_all_tools() -> None:
         "undo",
         "purge",
         "fact_history",
+        "deploy",
+        "rollback",
+        "rule_sets",
         *tools_of("memory"),
     } == set(all_tools()) - set(tools_of("default"))
 
@@ -115,6 +118,7 @@ def test_roles_that_tools_need() -> None:
         "unsubscribe_goal",
         "episode",
         "fact_history",
+        "rule_sets",
         "memory_search",
         "memory_history",
         "memory_facts",
@@ -125,6 +129,8 @@ def test_roles_that_tools_need() -> None:
 
 
 EPISODE = episode_id("ann", "Bob likes tea.", None, None)
+
+RULE = "may(?x) :- m(?x)."
 
 CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("tell", {"predicate": "parent", "args": ["ann", "bob"]}, {"asserted": 0, "updated": 1}),
@@ -156,15 +162,30 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
             "   missing: parent(ann, zoe)"
         },
     ),
+    (
+        "explain",
+        {"text": "anc(ann, zoe)", "howTo": True},
+        {
+            "text": "anc(ann, zoe) would be true after one of these changes:\n1. add parent(ann, zoe)"
+        },
+    ),
     ("why_not", {"predicate": "anc", "args": ["ann", "bob"]}, {"holds": True, "candidates": []}),
     ("why_not", {"text": "anc(ann, zoe)", "depth": 2}, {"truth": "false", "truncated": False}),
     ("predicates", {"prefix": "par"}, {"truncated": False, "totalPredicates": 3}),
     (
         "context",
-        {"goals": [{"predicate": "anc", "args": ["ann", "?x"]}], "sessionId": "s"},
+        {
+            "goals": [{"predicate": "anc", "args": ["ann", "?x"]}],
+            "sessionId": "s",
+            "format": "structured",
+        },
         {"goalDriven": True},
     ),
-    ("context", {"goals": ["anc(ann, ?x)"], "sessionId": "s"}, {"goalDriven": True}),
+    (
+        "context",
+        {"goals": ["anc(ann, ?x)"], "sessionId": "s", "format": "structured"},
+        {"goalDriven": True},
+    ),
     ("context_diff", {"sessionId": "s"}, {"unchanged": 2}),
     ("ingest", {"text": "likes(ann, tea)"}, {"rules": []}),
     ("context_summary", {}, {"totalFacts": 4}),
@@ -206,6 +227,12 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("forget", {"predicate": "parent", "args": ["ann", "bob"]}, {"retracted": 1, "cascaded": 1}),
     ("retract_pattern", {"text": "m(?x)"}, {"retracted": 0}),
     ("retract_pattern", {"predicate": "n", "args": ["?x"]}, {"retracted": 2}),
+    ("deploy", {"name": "a", "text": RULE, "dryRun": True}, {"added": [RULE], "commit": None}),
+    ("deploy", {"name": "a", "text": RULE, "message": "m"}, {"version": 1}),
+    ("deploy", {"name": "a", "text": "w(a).", "expectedVersion": 1}, {"removed": [RULE]}),
+    ("rule_sets", {}, {"count": 1}),
+    ("rule_sets", {"name": "a"}, {"count": 2}),
+    ("rollback", {"name": "a"}, {"version": 3, "added": [RULE]}),
     ("memory_add", {"messages": "I live in Berlin."}, {"facts": []}),
     ("memory_search", {"question": "who lives in Berlin?", "maxTokens": 50}, {}),
     ("memory_update", {"fact": "lives_in(user, Berlin)", "since": "2026-01-01"}, {"asserted": 1}),
@@ -372,16 +399,35 @@ def test_tools_of_a_language_model() -> None:
 
 def test_a_window_for_a_model_has_each_fact_once(agent: Agent) -> None:
     agent.call("tell", predicate="likes", args=["ann", "tea"])
-    window = agent.call("context")["structuredContent"]
+    window = agent.call("context", format="structured")["structuredContent"]
     assert not {"facts", "rules", "totalAvailable", "windowSize"} & window.keys()
     (entry,) = window["entries"]
     assert not {"scope", "provenance", "validUntil"} & entry.keys()  # null, so left out
     ingested = agent.call("ingest", text="likes(bob, tea)")["structuredContent"]
     assert "facts" not in ingested["context"]
     assert "scope" not in ingested["context"]["entries"][0]
-    text = agent.call("context", format="text")["structuredContent"]
-    assert text.pop("windowId").startswith("ctx-")
-    assert text == {"formattedText": "likes(ann, tea).\nlikes(bob, tea)."}
+    for more in ({}, {"format": None}, {"format": "text"}):
+        text = agent.call("context", **more)["structuredContent"]
+        assert text.pop("windowId").startswith("ctx-")
+        assert text == {"formattedText": "likes(ann, tea).\nlikes(bob, tea)."}
+
+
+def test_a_search_of_a_memory_has_each_fact_once(agent: Agent) -> None:
+    agent.call("memory_add", messages="I moved to Berlin.", at="2026-09-01")
+    answer = agent.call("memory_search", question="Berlin?")["structuredContent"]
+    assert set(answer) == {"text", "sources", "tokens"}
+    assert answer["text"].endswith("I moved to Berlin. [1]")
+    assert [each["number"] for each in answer["sources"]] == [1]
+
+
+@pytest.mark.parametrize("name", ["memory_search", "context", "ask"])
+def test_the_text_of_a_result_names_the_arguments_that_were_ignored(
+    agent: Agent, name: str
+) -> None:
+    arguments = {"memory_search": {"question": "tea?"}, "context": {}, "ask": {"text": "p(?x)"}}
+    result = agent.call(name, **arguments[name], sort="best", limitt=3)
+    assert result["isError"] is False, result
+    assert [part["text"] for part in result["content"]][1:] == ["Ignored arguments: sort, limitt"]
 
 
 def test_a_result_names_the_arguments_that_were_ignored(agent: Agent) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from kbcore_client import http
 from kbcore_client.errors import ConnectionFailed, KBError, NotReady, RateLimited, TimedOut
 from kbcore_client.event_stream import Message, MessageReader
-from kbcore_client.requests import Reply, Request
+from kbcore_client.requests import Reply, Request, check_destination
 from kbcore_client.settings import RETRIED_STATUSES, Positions, Reconnection, Settings
 from kbcore_client.targets import Target
 
@@ -169,6 +169,7 @@ class AsyncConnection:
         return self._read_url if is_read else self.url
 
     def _headers_of(self, request: Request, destination: Destination) -> dict[str, str]:
+        check_destination(destination.database, destination.tenant)
         headers = {
             **self._headers,
             "X-Database": destination.database,

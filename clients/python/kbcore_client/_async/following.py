@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from kbcore_client._async.connection import RECONNECTED
 from kbcore_client._async.handle import AsyncHandle
 from kbcore_client.errors import InvalidInput, NotFound, error_of
-from kbcore_client.requests import Request
+from kbcore_client.requests import Request, path_part
 from kbcore_client.settings import Reconnection
 from kbtypes.results import AnswersChanged, Subscription
 from kbtypes.values import Arg, present, text_of, written_atom
@@ -60,7 +59,7 @@ class AsyncFollowing(AsyncHandle):
 
         Raises Forbidden if it belongs to another key.
         """
-        path = f"/goals/{quote(text_of('id', id), safe='')}"
+        path = f"/goals/{path_part('id', id)}"
         reply = await self._send(Request(path, method="DELETE", writes=True))
         ended: bool = reply.json()["ended"]
         return ended
@@ -123,7 +122,7 @@ class AsyncFollowing(AsyncHandle):
         """Yield the changes of a standing goal after an event, with their event ids; the caller
         applies them to `known`.
         """
-        path = f"/goals/{quote(id, safe='')}/events"
+        path = f"/goals/{path_part('id', id)}/events"
         messages = self._connection.messages(
             path, {"since": since}, self._destination, reconnection
         )

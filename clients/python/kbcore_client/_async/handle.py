@@ -6,35 +6,20 @@ from dataclasses import replace
 
 from kbcore_client._async.connection import AsyncConnection, Destination
 from kbcore_client.errors import InvalidInput
+from kbcore_client.historic import HISTORIC
 from kbcore_client.requests import Reply, Request
-
-HISTORIC = frozenset(
-    {
-        "/ask",
-        "/query",
-        "/explain",
-        "/aggregate",
-        "/neighbours",
-        "/memory/context",
-        "/context/summary",
-        "/memory/query/salient",
-        "/memory/recall",
-        "/rules",
-        "/predicates",
-        "/scopes",
-        "/scope/diff",
-        "/episodes",
-    }
-)
-"""The paths of the reads that can be answered from an earlier state."""
-
-_EPISODE = "/episodes/"
-"""The beginning of the path of one episode, which can be read so too."""
 
 _NEEDS_PRESENT = "known_at is not available here: this operation uses the present state"
 
 
-class AsyncHandle:
+class AsyncSender:
+    """A sender of requests, which methods use."""
+
+    async def _send(self, request: Request) -> Reply:
+        raise NotImplementedError
+
+
+class AsyncHandle(AsyncSender):
     """One tenant of a connection, within a transaction or outside of one."""
 
     def __init__(self, connection: AsyncConnection, destination: Destination) -> None:
@@ -49,7 +34,8 @@ class AsyncHandle:
     async def _send(self, request: Request) -> Reply:
         known_at = self._destination.known_at
         if known_at is not None:
-            is_historic = request.path in HISTORIC or request.path.startswith(_EPISODE)
+            folder = request.path.rpartition("/")[0]
+            is_historic = request.path in HISTORIC or f"{folder}/*" in HISTORIC
             if request.writes or not is_historic:
                 raise InvalidInput(_NEEDS_PRESENT)
             if request.method == "GET":

@@ -10,13 +10,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from kbcore_client._async.administration import AsyncAdministration
 from kbcore_client._async.connection import AsyncConnection, Destination
 from kbcore_client._async.episodes import AsyncEpisodes
 from kbcore_client._async.following import AsyncFollowing
 from kbcore_client._async.language import AsyncLanguage
-from kbcore_client._async.memory import AsyncContext, AsyncMemory, AsyncScopes
+from kbcore_client._async.memory import AsyncContext, AsyncMemory
+from kbcore_client._async.operations import AsyncAdministration
 from kbcore_client._async.reads import AsyncReads
+from kbcore_client._async.rule_sets import AsyncDeployments
 from kbcore_client._async.tools import AsyncTools
 from kbcore_client._async.user_memory import AsyncUserMemory
 from kbcore_client._async.wrapping import AsyncModelMemory, AsyncWrappedClient
@@ -47,7 +48,7 @@ class AsyncKnowledgeBase(
     AsyncMemory,
     AsyncEpisodes,
     AsyncContext,
-    AsyncScopes,
+    AsyncDeployments,
     AsyncLanguage,
     AsyncTools,
 ):
@@ -86,10 +87,11 @@ class AsyncKnowledgeBase(
         """Return the memory of an agent about a user: messages in, the text for a prompt out.
 
         The user is the tenant of this name in the same database, so that nothing passes between
-        users; without `user` it is this tenant.
+        users; without `user` it is this tenant. Raises InvalidInput for an empty name.
         """
-        destination = Destination(self._destination.database, user or self._destination.tenant)
-        return AsyncUserMemory(AsyncKnowledgeBase(self._connection, destination))
+        if user == "":
+            raise InvalidInput.at("user", "must not be empty")
+        return AsyncUserMemory(self.open(user or self.tenant))
 
     def known_at(self, at: Instant) -> AsyncKnowledgeBase:
         """Return this knowledge base as it was known at an instant, for `ask`, `query` and the
@@ -160,10 +162,12 @@ class AsyncKnowledgeBase(
 
         `client` is an `AsyncOpenAI` or `AsyncAnthropic`, or has the same methods. Each call of
         `chat.completions`, `responses` or `messages` gets the window of `context(**options)` as
-        part of the system prompt, by default for the last question of the user. Afterwards `ingest`
-        stores the facts in the new turns, if `store`; that needs a language model of the knowledge
-        base. If it fails, the answer of the model is returned and the reason logged as a warning of
-        the logger `kbcore_client`. A stream is stored when it has ended.
+        part of the system prompt, by default for the last question of the user and in plain words.
+        Afterwards `memory().add` stores the new turns, if `store`: their texts, and the facts that
+        the language model of the knowledge base reads in them, if it has one. `session` names the
+        conversation, `asker` the user, by default that of `memory()`. If storing fails, the answer
+        of the model is returned and the reason logged as a warning of the logger `kbcore_client`. A
+        stream is stored when it has ended.
 
         Errors of `context` are raised before the model is called. Raises InvalidInput if the client
         has none of these calls as coroutines.

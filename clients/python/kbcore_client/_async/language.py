@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbcore_client._async.handle import AsyncHandle
 from kbcore_client.requests import Request
-from kbtypes.language import Extracted, Synthesis
+from kbtypes.language import Extracted
 from kbtypes.values import Instant, instant
 
 _NAMES = {"assert": "store", "sessionId": "session", "conflictStrategy": "conflict"}
@@ -47,20 +47,3 @@ class AsyncLanguage(AsyncHandle):
         }
         request = Request("/extract", body, writes=store, names=_NAMES, timeout_ms=timeout_ms)
         return Extracted.of((await self._send(request)).json())
-
-    async def synthesize(
-        self,
-        question: str,
-        *,
-        scope: str | None = None,
-        citations: bool = False,
-        timeout_ms: int | None = None,
-    ) -> Synthesis:
-        """Answer a question in words; the language model plans the queries and words the answer.
-
-        With `citations` the answer has the numbers of its `sources`. Raises InvalidInput,
-        ModelNotConfigured, ModelFailed.
-        """
-        body = {"question": question, "scope": scope, "citations": citations or None}
-        request = Request("/synthesize", body, timeout_ms=timeout_ms)
-        return Synthesis.of((await self._send(request)).json())

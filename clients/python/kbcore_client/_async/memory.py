@@ -1,26 +1,17 @@
-"""Memory, context windows, scopes and natural language of a knowledge base."""
+"""Memory and context windows of a knowledge base."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from kbcore_client._async.handle import AsyncHandle
 from kbcore_client.errors import InvalidInput
-from kbcore_client.requests import Request
-from kbtypes.results import (
-    ConsolidateOutcome,
-    DecayOutcome,
-    ForkOutcome,
-    MergeOutcome,
-    ScopeDiff,
-)
+from kbcore_client.requests import Request, goal_form
 from kbtypes.values import (
     Arg,
     Instant,
     Row,
-    arguments,
     atom_of,
     check_constants,
     instant,
@@ -34,7 +25,6 @@ from kbtypes.windows import (
     DiffOptions,
     Ingested,
     IngestOptions,
-    Summary,
     Window,
     WindowOptions,
     window_fields,
@@ -44,7 +34,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _WINDOW_NAMES = {field: option for option, field in FIELDS.items()}
-_SCOPE_NAMES = {"sourceScope": "source", "targetScope": "target"}
 
 
 class AsyncContext(AsyncHandle):
@@ -74,18 +63,6 @@ class AsyncContext(AsyncHandle):
         body = {"sessionId": text_of("session", session), **present(window_fields(options))}
         request = Request("/context/diff", body, names=_WINDOW_NAMES, timeout_ms=timeout_ms)
         return ContextDiff.of((await self._send(request)).json())
-
-    async def context_summary(
-        self, scope: str | None = None, *, timeout_ms: int | None = None
-    ) -> Summary:
-        """Return a summary of a scope: numbers of facts, predicates and the most salient facts."""
-        request = Request("/context/summary", {"scope": scope}, timeout_ms=timeout_ms)
-        return Summary.of((await self._send(request)).json())
-
-    async def clear_session(self, session: str) -> None:
-        """Forget the windows of a session, if it exists."""
-        body = {"sessionId": text_of("session", session)}
-        await self._send(Request("/context/session/clear", body, names=_WINDOW_NAMES))
 
     async def ingest(
         self,
@@ -131,39 +108,6 @@ class AsyncContext(AsyncHandle):
 class AsyncMemory(AsyncHandle):
     """Memory of a knowledge base. Transactions do not support these writes."""
 
-    async def decay(
-        self, threshold: float = 0.05, *, scope: str | None = None, dry_run: bool = False
-    ) -> DecayOutcome:
-        """Evict expired facts, and facts whose salience is below `threshold` (0 to 1).
-
-        With `dry_run` nothing changes.
-        """
-        body = {"threshold": threshold, "scope": scope, "dryRun": dry_run}
-        reply = await self._send(Request("/memory/decay", body, writes=True))
-        return DecayOutcome.of(reply.json())
-
-    async def consolidate(
-        self,
-        *,
-        min_group_size: int = 5,
-        predicates: Sequence[str] | None = None,
-        scope: str | None = None,
-        dry_run: bool = False,
-    ) -> ConsolidateOutcome:
-        """Store a summary for each group of facts with equal predicate, arity and first argument.
-
-        The summary is `<predicate>_consolidated(<first argument>, <count>)`. Groups smaller than
-        `min_group_size` get none. With `dry_run` nothing changes.
-        """
-        body = {
-            "minGroupSize": min_group_size,
-            "predicates": None if predicates is None else list(predicates),
-            "scope": scope,
-            "dryRun": dry_run,
-        }
-        reply = await self._send(Request("/memory/consolidate", body, writes=True))
-        return ConsolidateOutcome.of(reply.json())
-
     async def prioritize(
         self,
         predicate: str,
@@ -181,7 +125,7 @@ class AsyncMemory(AsyncHandle):
             raise InvalidInput.at(
                 "priority", "is required: write priority=..., a number from 0 to 1"
             )
-        body = _atom(predicate, args) | {"priority": priority, "scope": scope}
+        body = goal_form("predicate", predicate, args) | {"priority": priority, "scope": scope}
         await self._send(Request("/memory/priority", body, writes=True, names=_ATOM_NAMES))
 
     async def salient(
@@ -225,59 +169,15 @@ class AsyncMemory(AsyncHandle):
         """
         if at is None:
             raise InvalidInput.at("at", "is required: write at=..., a point in time")
-        body = _atom(predicate, args) | {"timestamp": instant(at), "scope": scope, "limit": limit}
+        body = goal_form("predicate", predicate, args) | {
+            "timestamp": instant(at),
+            "scope": scope,
+            "limit": limit,
+        }
         names = {**_ATOM_NAMES, "timestamp": "at"}
         reply = await self._send(Request("/memory/recall", body, names=names))
         rows: list[Row] = reply.json()
         return rows
 
 
-class AsyncScopes(AsyncHandle):
-    """Operations on whole scopes; None is the base. Transactions do not support them."""
-
-    async def scopes(self) -> list[str]:
-        """Return the names of the scopes, sorted."""
-        reply = await self._send(Request("/scopes", method="GET"))
-        names: list[str] = reply.json()["scopes"]
-        return names
-
-    async def fork(
-        self, target: str, source: str | None = None, *, overwrite: bool = False
-    ) -> ForkOutcome:
-        """Copy the facts and the own rules of a scope (None: the base) to a new scope."""
-        body = {"targetScope": target, "sourceScope": source, "overwrite": overwrite or None}
-        reply = await self._send(Request("/scope/fork", body, writes=True, names=_SCOPE_NAMES))
-        return ForkOutcome(reply.json()["copied"])
-
-    async def diff(self, source: str | None, target: str | None) -> ScopeDiff:
-        """Return the differences from one scope to another (None: the base)."""
-        body = {"sourceScope": source, "targetScope": target}
-        reply = await self._send(Request("/scope/diff", body, names=_SCOPE_NAMES))
-        return ScopeDiff.of(reply.json())
-
-    async def merge(
-        self, source: str | None, target: str | None = None, *, strategy: str = "SOURCE_WINS"
-    ) -> MergeOutcome:
-        """Merge the facts of a scope into another (None: the base).
-
-        `strategy` decides conflicts.
-        """
-        body = {"sourceScope": source, "targetScope": target, "strategy": strategy}
-        reply = await self._send(Request("/scope/merge", body, writes=True, names=_SCOPE_NAMES))
-        return MergeOutcome.of(reply.json())
-
-    async def drop_scope(self, scope: str) -> int:
-        """Remove a scope with its facts and its own rules; return the number of removed facts."""
-        path = f"/scope/{quote(text_of('scope', scope), safe='')}"
-        names = {"name": "scope"}
-        reply = await self._send(Request(path, method="DELETE", writes=True, names=names))
-        return int(reply.json()["deleted"])
-
-
 _ATOM_NAMES = {"text": "predicate"}
-
-
-def _atom(predicate: str, args: Sequence[Arg] | None) -> dict[str, Any]:
-    if args is None:
-        return {"text": text_of("predicate", predicate)}
-    return {"predicate": text_of("predicate", predicate), "args": arguments(args)}

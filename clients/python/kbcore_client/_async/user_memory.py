@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbcore_client.requests import Request
-from kbtypes.episodes import Evidences, FactHistory, spans_of
-from kbtypes.memory import AddedMessages, BelievedFacts, Forgotten, MemorySearch
+from kbcore_client._async.operations import AsyncMemoryOperations
+from kbcore_client.errors import KBError
+from kbcore_client.requests import Reply, Request
+from kbtypes.episodes import Evidences, spans_of
+from kbtypes.memory import AddedMessages
 from kbtypes.results import StoreOutcome
 from kbtypes.values import Instant, instant, messages_of, present, text_of
 
 if TYPE_CHECKING:
     from kbcore_client._async.knowledge_base import AsyncKnowledgeBase
 
+_log = logging.getLogger("kbcore_client")
 
-class AsyncUserMemory:
+
+class AsyncUserMemory(AsyncMemoryOperations):
     """Memory of an agent about one user: messages go in, the text for a prompt comes out.
 
     A user is a tenant of the database, and `kb` is the knowledge base on it. Facts that are stored
@@ -24,6 +29,11 @@ class AsyncUserMemory:
 
     def __init__(self, kb: AsyncKnowledgeBase) -> None:
         self.kb = kb
+
+    @property
+    def user(self) -> str:
+        """The name of the user: that of the tenant, or `user` for the tenant `default`."""
+        return "user" if self.kb.tenant == "default" else self.kb.tenant
 
     async def add(
         self,
@@ -40,12 +50,13 @@ class AsyncUserMemory:
         text) and optionally `name`, `at` and `id`; or a text, which the user said. `session` names
         the conversation, `agent` the agent it is with. `at` is the time of messages without one,
         by default now. What is stored already is not stored again: send the whole conversation, or
-        only what is new.
+        only what is new. A message that was forgotten stays forgotten when it is sent again, and
+        `forgotten` of the result counts it; say it later in the session, or at another time.
 
-        The texts are kept, so that `search` finds them. With a language model the facts that it
-        reads are kept in addition; a new value of a declared `@key` ends the older one. `facts` of
-        the result are those that were read, `episodes` the ids of the texts. Raises InvalidInput
-        and AlreadyExists.
+        The texts are kept, so that `search` finds them. They are prose: `likes(mia, tea)` in one is
+        no fact. With a language model the facts that it reads are kept in addition; a new value of
+        a declared `@key` ends the older one. `facts` of the result are those that were read,
+        `episodes` the ids of the texts. Raises InvalidInput and AlreadyExists.
         """
         listed = [messages] if isinstance(messages, str | Mapping) else messages
         body = {
@@ -55,35 +66,7 @@ class AsyncUserMemory:
             "at": instant(at),
         }
         sent = Request("/memory/add", body, writes=True, timeout_ms=timeout_ms)
-        return AddedMessages.of((await self.kb._send(sent)).json())
-
-    async def search(
-        self,
-        question: str,
-        *,
-        max_tokens: int | None = None,
-        max_facts: int | None = None,
-        session: str | None = None,
-        agent: str | None = None,
-        citations: bool = True,
-        timeout_ms: int | None = None,
-    ) -> MemorySearch:
-        """Return what is known about a question: `text` for a prompt, `entries` and `sources`.
-
-        Standing instructions of the user come first. With `session` or `agent`, only what was said
-        in these conversations is searched. Raises InvalidInput and BudgetExceeded.
-        """
-        body = {
-            "question": text_of("question", question),
-            "maxTokens": max_tokens,
-            "maxFacts": max_facts,
-            "session": session,
-            "agent": agent,
-            "citations": citations,
-        }
-        names = {"maxTokens": "max_tokens", "maxFacts": "max_facts"}
-        sent = Request("/memory/search", body, names=names, timeout_ms=timeout_ms)
-        return MemorySearch.of((await self.kb._send(sent)).json())
+        return AddedMessages.of((await self._send(sent)).json())
 
     async def update(
         self,
@@ -99,47 +82,34 @@ class AsyncUserMemory:
 
         The older one is the fact `replaces`, or that of the declared `@key` of the predicate, or
         the opposite of the fact. It stays in the history with its evidence. The new value begins
-        at `since`, by default now. Raises InvalidInput if no key is declared and `replaces` is not
-        given, and NotFound if `replaces` is not stored.
+        at `since`, by default now; one that holds already keeps an earlier beginning, as `warnings`
+        of the result say. Raises InvalidInput if no key is declared and `replaces` is not given,
+        and NotFound if `replaces` is not stored.
         """
         new: dict[str, Any] = present({"text": text_of("fact", fact), "confidence": confidence})
         if evidence:
             new["evidence"] = spans_of("evidence", evidence)
         body = {"fact": new, "since": instant(since), "replaces": replaces}
-        reply = await self.kb._send(Request("/memory/update", body, writes=True))
+        reply = await self._send(Request("/memory/update", body, writes=True))
         return StoreOutcome.of(reply.json())
 
-    async def forget(
-        self,
-        about: str,
-        *,
-        dry_run: bool = True,
-        limit: int | None = None,
-        timeout_ms: int | None = None,
-    ) -> Forgotten:
-        """Return what would be forgotten; with `dry_run=False`, forget it for good.
+    async def _send(self, request: Request) -> Reply:
+        return await self.kb._send(request)
 
-        `about` is a fact or a pattern such as `lives_in(mia, ?where)`, the id of an episode, or
-        words, which mean the facts that match them. The facts go, the texts that they are based on,
-        and what nothing else supports; also from the log. `facts` and `texts` of the result list
-        them. Raises InvalidInput and BudgetExceeded.
-        """
-        body = {"about": text_of("about", about), "dryRun": dry_run, "limit": limit}
-        sent = Request("/memory/forget", body, writes=True, keyed=False, timeout_ms=timeout_ms)
-        return Forgotten.of((await self.kb._send(sent)).json())
 
-    async def history(self, about: str, *, limit: int = 100, offset: int = 0) -> FactHistory:
-        """Return when facts were stored, changed and removed, the newest event first.
+async def store_messages(
+    memory: AsyncUserMemory, messages: Sequence[Mapping[str, Any]], session: str | None
+) -> None:
+    """Store the messages of a conversation that goes on whether they can be stored or not.
 
-        `about` is a predicate or a pattern such as `lives_in(mia, ?where)`. Raises InvalidInput if
-        the storage keeps no history, and BudgetExceeded.
-        """
-        query = {"about": text_of("about", about), "limit": str(limit), "offset": str(offset)}
-        reply = await self.kb._send(Request("/memory/history", method="GET", query=query))
-        return FactHistory.of(reply.json())
-
-    async def facts(self, *, limit: int = 100, offset: int = 0) -> BelievedFacts:
-        """Return what is believed now: stored facts with the passages that they are based on."""
-        query = {"limit": str(limit), "offset": str(offset)}
-        reply = await self.kb._send(Request("/memory/facts", method="GET", query=query))
-        return BelievedFacts.of(reply.json())
+    A failure is logged as a warning: the answer of the model must not be lost with it.
+    """
+    if not messages:
+        return
+    try:
+        added = await memory.add(messages, session=session)
+    except KBError as error:
+        _log.warning("the conversation was not stored: %s: %s", error.code, error.message)
+        return
+    if added.warning is not None:
+        _log.warning("the conversation was stored without its facts: %s", added.warning)

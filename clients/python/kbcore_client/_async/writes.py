@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kbcore_client._async.handle import AsyncHandle
+from kbcore_client._async.operations import AsyncOperations
 from kbcore_client.errors import InvalidInput
 from kbcore_client.frames import batches_of
 from kbcore_client.requests import Request
 from kbtypes.episodes import Evidences, spans_of
 from kbtypes.results import (
-    Executed,
     Preview,
     RetractOutcome,
     StoredInput,
+    StoredMask,
     StoredPhrase,
     StoredRule,
     StoredStatement,
@@ -37,7 +37,7 @@ KEEP_BOTH = "KEEP_BOTH"
 REPRESENTATION = "return=representation"
 
 
-class AsyncWrites(AsyncHandle):
+class AsyncWrites(AsyncOperations):
     """Writes of a knowledge base."""
 
     async def tell(  # noqa: PLR0913  one parameter for each attribute of a fact
@@ -125,32 +125,6 @@ class AsyncWrites(AsyncHandle):
             discarded, timestamp = discarded + outcome.discarded, outcome.timestamp
         return StoreOutcome(asserted, updated, timestamp, discarded=discarded)
 
-    async def teach(self, text: str, *, scope: str | None = None) -> StoreOutcome:
-        """Store the rules and facts of a text in the rule language, all or none.
-
-        `scope` is for statements that name none; a rule without a scope holds in every scope.
-        `warnings` of the result are about rules that are valid but probably not intended. Raises
-        RuleSyntaxError with every error of the text, and InvalidInput if the text has goals.
-        """
-        body = {"text": text_of("text", text), "scope": scope}
-        reply = await self._send(Request("/teach", body, writes=True, prefer=REPRESENTATION))
-        return StoreOutcome.of(reply.json())
-
-    async def execute(
-        self, text: str, *, scope: str | None = None, timeout_ms: int | None = None
-    ) -> Executed:
-        """Run a text in the rule language: store its clauses and answer its queries, in order.
-
-        The text is applied as a whole or not at all. A query (`?- goal.`) sees the clauses before
-        it. Raises RuleSyntaxError, BudgetExceeded, Conflict.
-        """
-        body = {"command": text_of("text", text), "scope": scope}
-        names = {"command": "text"}
-        reply = await self._send(
-            Request("/execute", body, writes=True, names=names, timeout_ms=timeout_ms)
-        )
-        return Executed.of(reply.json())
-
     async def retract(
         self,
         predicate: str,
@@ -194,7 +168,7 @@ class AsyncWrites(AsyncHandle):
         A declaration is given by its id or as an element of `phrases()` or `inputs()`.
         Raises NotFound.
         """
-        if isinstance(rule, StoredRule | StoredPhrase | StoredInput):
+        if isinstance(rule, StoredRule | StoredPhrase | StoredInput | StoredMask):
             body = {"id": rule.id, "scope": rule.scope}
         elif ":-" in text_of("rule", rule):
             body = {"text": rule, "scope": scope}

@@ -10,13 +10,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from kbcore_client._sync.administration import Administration
 from kbcore_client._sync.connection import Connection, Destination
 from kbcore_client._sync.episodes import Episodes
 from kbcore_client._sync.following import Following
 from kbcore_client._sync.language import Language
-from kbcore_client._sync.memory import Context, Memory, Scopes
+from kbcore_client._sync.memory import Context, Memory
+from kbcore_client._sync.operations import Administration
 from kbcore_client._sync.reads import Reads
+from kbcore_client._sync.rule_sets import Deployments
 from kbcore_client._sync.tools import Tools
 from kbcore_client._sync.user_memory import UserMemory
 from kbcore_client._sync.wrapping import ModelMemory, WrappedClient
@@ -47,7 +48,7 @@ class KnowledgeBase(
     Memory,
     Episodes,
     Context,
-    Scopes,
+    Deployments,
     Language,
     Tools,
 ):
@@ -86,10 +87,11 @@ class KnowledgeBase(
         """Return the memory of an agent about a user: messages in, the text for a prompt out.
 
         The user is the tenant of this name in the same database, so that nothing passes between
-        users; without `user` it is this tenant.
+        users; without `user` it is this tenant. Raises InvalidInput for an empty name.
         """
-        destination = Destination(self._destination.database, user or self._destination.tenant)
-        return UserMemory(KnowledgeBase(self._connection, destination))
+        if user == "":
+            raise InvalidInput.at("user", "must not be empty")
+        return UserMemory(self.open(user or self.tenant))
 
     def known_at(self, at: Instant) -> KnowledgeBase:
         """Return this knowledge base as it was known at an instant, for `ask`, `query` and the
@@ -160,10 +162,12 @@ class KnowledgeBase(
 
         `client` is an `AsyncOpenAI` or `AsyncAnthropic`, or has the same methods. Each call of
         `chat.completions`, `responses` or `messages` gets the window of `context(**options)` as
-        part of the system prompt, by default for the last question of the user. Afterwards `ingest`
-        stores the facts in the new turns, if `store`; that needs a language model of the knowledge
-        base. If it fails, the answer of the model is returned and the reason logged as a warning of
-        the logger `kbcore_client`. A stream is stored when it has ended.
+        part of the system prompt, by default for the last question of the user and in plain words.
+        Afterwards `memory().add` stores the new turns, if `store`: their texts, and the facts that
+        the language model of the knowledge base reads in them, if it has one. `session` names the
+        conversation, `asker` the user, by default that of `memory()`. If storing fails, the answer
+        of the model is returned and the reason logged as a warning of the logger `kbcore_client`. A
+        stream is stored when it has ended.
 
         Errors of `context` are raised before the model is called. Raises InvalidInput if the client
         has none of these calls as coroutines.

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Iterable, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from kbcore_client._sync.handle import Handle
 from kbcore_client.answers import AnswerSet
 from kbcore_client.errors import InvalidInput
-from kbcore_client.requests import Reply, Request
+from kbcore_client.requests import Reply, Request, goal_form
 from kbtypes.markup import Report
-from kbtypes.proofs import TREE, Proof, WhyNot
-from kbtypes.results import (
-    Finding,
-    Neighbours,
-    PredicateInfo,
-    SlowGoal,
-    StoredInput,
-    StoredPhrase,
-    StoredRule,
-)
+from kbtypes.proofs import TREE, Proof
 from kbtypes.values import (
     Arg,
     Instant,
     ReadAtom,
     Values,
-    arguments,
     atom_of,
     check_constants,
     checked_values,
@@ -73,7 +63,7 @@ class Reads(Handle):
         server. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
         """
         checked_values(values)
-        body = _goal(goal, args) | {
+        body = goal_form("goal", goal, args) | {
             "scope": scope,
             "limit": limit,
             "offset": offset or None,
@@ -83,6 +73,34 @@ class Reads(Handle):
         }
         request = Request("/ask", body, names=_NAMES, timeout_ms=timeout_ms)
         return _answers(self._send(request), goal, args, values)
+
+    def ask_many(
+        self,
+        goals: Iterable[str],
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        as_of: Instant | None = None,
+        values: Values = "text",
+        timeout_ms: int | None = None,
+    ) -> list[AnswerSet]:
+        """Answer several goals, given as texts, from one state; return the answers of each.
+
+        No write comes between two of the goals. `limit` bounds the answers of each goal,
+        `timeout_ms` the time of all together; the other options are those of `ask`. Raises
+        InvalidInput that names the goal, as `goals[3]`, and BudgetExceeded.
+        """
+        checked_values(values)
+        if isinstance(goals, str):
+            raise InvalidInput.at("goals", "must be a list, not one string")
+        asked = [text_of(f"goals[{index}]", goal) for index, goal in enumerate(goals)]
+        body = {"goals": asked, "scope": scope, "limit": limit, "asOf": instant(as_of)}
+        reply = self._send(Request("/ask", body, timeout_ms=timeout_ms))
+        unknown, warnings = reply.headers.get(UNKNOWN), int(reply.headers.get(WARNINGS, "0"))
+        return [
+            AnswerSet(rows, goal, None, values, _unknown_in(goal, unknown), warnings)
+            for goal, rows in zip(asked, reply.json(), strict=True)
+        ]
 
     def ask_pages(
         self,
@@ -99,7 +117,7 @@ class Reads(Handle):
         The options are those of `ask`. Raises Conflict if the tenant changes between two pages.
         """
         checked_values(values)
-        body = _goal(goal, args) | {"scope": scope}
+        body = goal_form("goal", goal, args) | {"scope": scope}
         request = Request("/ask", body, names=_NAMES, timeout_ms=timeout_ms)
         for reply in self._pages(request, page_size):
             yield _answers(reply, goal, args, values)
@@ -151,17 +169,6 @@ class Reads(Handle):
         body = _pattern(predicate, args) | {"scope": scope, "contains": contains or None}
         for reply in self._pages(Request("/query", body, names=_PATTERN_NAMES), page_size):
             yield _answers(reply, predicate, args, values)
-
-    def check(
-        self, text: str, *, kind: str = "program", scope: str | None = None
-    ) -> list[Finding]:
-        """Return every error and warning of a text in the rule language; store nothing.
-
-        `kind="goal"` checks one goal. Predicates and rules that are stored count as defined.
-        """
-        body = {"text": text_of("text", text), "kind": kind, "scope": scope}
-        reply = self._send(Request("/check", body))
-        return [Finding.of(each) for each in reply.json()["diagnostics"]]
 
     def count(
         self,
@@ -229,7 +236,7 @@ class Reads(Handle):
 
         The options are those of `ask`. `prove` returns proofs as objects.
         """
-        body = _goal(goal, args) | {"scope": scope, "limit": limit}
+        body = goal_form("goal", goal, args) | {"scope": scope, "limit": limit}
         request = Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms)
         return Report((self._send(request)).text.removesuffix("\n"))
 
@@ -251,7 +258,7 @@ class Reads(Handle):
         `form` is `tree`, or `dag` for proofs that name a shared lemma once. A proof is cut at
         `nodes` nodes and at `depth` rules below the answer. The other options are those of `ask`.
         """
-        body = _goal(goal, args) | {
+        body = goal_form("goal", goal, args) | {
             "withProof": True,
             "scope": scope,
             "limit": limit,
@@ -264,70 +271,6 @@ class Reads(Handle):
         reply = self._send(Request("/ask", body, names=names, timeout_ms=timeout_ms))
         return [Proof(each["result"], each["proof"], form) for each in reply.json()]
 
-    def why_not(  # noqa: PLR0913  one parameter for each option of a query
-        self,
-        goal: str,
-        args: Sequence[Arg] | None = None,
-        *,
-        scope: str | None = None,
-        limit: int | None = None,
-        depth: int = 1,
-        min_confidence: float | None = None,
-        as_of: Instant | None = None,
-        timeout_ms: int | None = None,
-    ) -> WhyNot:
-        """Explain why a goal has no answer: how far each rule gets, and its first missing premise.
-
-        `limit` bounds the candidates, 5 if it is None; `depth` follows the missing premise of each
-        down to this number of levels. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
-        """
-        body = _goal(goal, args) | {
-            "whyNot": True,
-            "scope": scope,
-            "limit": limit,
-            "depth": depth,
-            "minConfidence": min_confidence,
-            "asOf": instant(as_of),
-        }
-        reply = self._send(Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms))
-        return WhyNot.of(reply.json())
-
-    def neighbours(  # noqa: PLR0913  one parameter for each option of a query
-        self,
-        constant: Arg,
-        *,
-        predicates: Sequence[str] | None = None,
-        direction: str = "both",
-        scope: str | None = None,
-        limit: int = 100,
-        offset: int = 0,
-        as_of: Instant | None = None,
-        timeout_ms: int | None = None,
-    ) -> Neighbours:
-        """Return stored facts that have a constant in any argument, and their number by predicate.
-
-        `direction` is "out" for facts whose first argument is the constant, "in" for those with it
-        in a later one, "both" for all. The page has at most `limit` facts, at most 1,000, in which
-        the predicates take turns; further ones follow at higher offsets. Raises InvalidInput,
-        BudgetExceeded.
-        """
-        body = {
-            "constant": constant,
-            "predicates": None if predicates is None else list(predicates),
-            "direction": direction,
-            "scope": scope,
-            "limit": limit,
-            "offset": offset,
-            "asOf": instant(as_of),
-        }
-        reply = self._send(Request("/neighbours", body, timeout_ms=timeout_ms))
-        return Neighbours.of(reply.json())
-
-    def slow_goals(self) -> list[SlowGoal]:
-        """Return the slowest goals of the last hour, slowest first: at most 20, from 10 ms on."""
-        reply = self._send(Request("/goals/slow", method="GET"))
-        return [SlowGoal.of(each) for each in reply.json()["goals"]]
-
     def plan(
         self,
         goal: str,
@@ -338,7 +281,7 @@ class Reads(Handle):
         timeout_ms: int | None = None,
     ) -> str:
         """Return the evaluation plan of a goal as text; with `analyze` the goal is run."""
-        body = _goal(goal, args) | {"scope": scope, "plan": True, "analyze": analyze}
+        body = goal_form("goal", goal, args) | {"scope": scope, "plan": True, "analyze": analyze}
         request = Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms)
         return Report((self._send(request)).text.removesuffix("\n"))
 
@@ -352,35 +295,11 @@ class Reads(Handle):
         timeout_ms: int | None = None,
     ) -> list[dict[str, Any]]:
         """Return the evaluation plan of a goal in each scope, as the data of `plan`."""
-        body = _goal(goal, args) | {"scope": scope, "plan": True, "analyze": analyze}
+        body = goal_form("goal", goal, args) | {"scope": scope, "plan": True, "analyze": analyze}
         body["format"] = "json"
         reply = self._send(Request("/explain", body, names=_NAMES, timeout_ms=timeout_ms))
         plans: list[dict[str, Any]] = reply.json()["plans"]
         return plans
-
-    def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
-        """Return the rules in the order in which they were stored."""
-        return [StoredRule.of(each) for each in (self._rules(scope))["rules"]]
-
-    def phrases(self, scope: str | None = ALL_SCOPES) -> list[StoredPhrase]:
-        """Return the declared phrases of predicates, in the order of declaration."""
-        return [StoredPhrase.of(each) for each in (self._rules(scope)).get("phrases", ())]
-
-    def inputs(self, scope: str | None = ALL_SCOPES) -> list[StoredInput]:
-        """Return the declared inputs, in the order of declaration."""
-        return [StoredInput.of(each) for each in (self._rules(scope)).get("inputs", ())]
-
-    def predicates(self, scope: str | None = None) -> list[PredicateInfo]:
-        """Return the predicates that have facts or rules, by name and arity."""
-        query = {} if scope is None else {"scope": scope}
-        reply = self._send(Request("/predicates", method="GET", query=query))
-        return [PredicateInfo.of(each) for each in reply.json()["predicates"]]
-
-    def _rules(self, scope: str | None) -> dict[str, Any]:
-        query = {} if scope is None else {"scope": scope}
-        reply = self._send(Request("/rules", method="GET", query=query))
-        answer: dict[str, Any] = reply.json()
-        return answer
 
     def _pages(self, request: Request, page_size: int) -> Iterator[Reply]:
         """Yield the pages of a request, each fetched when it is needed."""
@@ -407,12 +326,6 @@ _NAMES = {"text": "goal"}
 _PATTERN_NAMES = {"text": "predicate"}
 
 
-def _goal(goal: str, args: Sequence[Arg] | None) -> dict[str, Any]:
-    if args is None:
-        return {"text": text_of("goal", goal)}
-    return {"predicate": text_of("goal", goal), "args": arguments(args)}
-
-
 def _pattern(predicate: str, args: Sequence[Arg] | None) -> dict[str, Any]:
     atom = atom_of("predicate", predicate, args)
     if args is None:  # JSON would read a quoted "?x" as a variable
@@ -423,6 +336,12 @@ def _pattern(predicate: str, args: Sequence[Arg] | None) -> dict[str, Any]:
 def _answers(reply: Reply, goal: str, args: Sequence[Arg] | None, values: str) -> AnswerSet:
     unknown, warnings = reply.headers.get(UNKNOWN), int(reply.headers.get(WARNINGS, "0"))
     return AnswerSet(reply.json(), goal, args, values, unknown, warnings)
+
+
+def _unknown_in(goal: str, unknown: str | None) -> str:
+    """Return the unknown predicates of several goals whose names are in one of them."""
+    names = unknown.split(", ") if unknown else []
+    return ", ".join(name for name in names if unquote(name).partition("/")[0] in goal)
 
 
 def _positive(field: str, pattern: str, args: Sequence[Arg] | None) -> ReadAtom:

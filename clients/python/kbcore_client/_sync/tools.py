@@ -19,7 +19,8 @@ class Tools(Handle):
         `format` is `openai` for chat completions, `openai-responses`, `anthropic`, or `mcp`. Raises
         InvalidInput.
         """
-        reply = self._send(tool_calls.message("tools/list", {}))
+        message = tool_calls.message("tools/list", {}, writes=False)
+        reply = self._connection.send(message, self._destination)
         return tool_calls.converted(reply.json()["result"]["tools"], format)
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | str) -> ToolResult:
@@ -28,5 +29,12 @@ class Tools(Handle):
         A call that fails returns a result with `is_error`, whose text tells the model why. Raises
         InvalidInput for an unknown tool, and for arguments that are no JSON object.
         """
-        params = {"name": name, "arguments": tool_calls.arguments_of(arguments)}
-        return ToolResult.of((self._send(tool_calls.message("tools/call", params))).json())
+        values = tool_calls.arguments_of(arguments)
+        known_at, writes = self._destination.known_at, not tool_calls.is_read(name)
+        if known_at is not None:
+            if writes:
+                self._require_present()
+            values = {**values, "knownAt": known_at}
+        params = {"name": name, "arguments": values}
+        message = tool_calls.message("tools/call", params, writes=writes)
+        return ToolResult.of((self._connection.send(message, self._destination)).json())

@@ -4,12 +4,11 @@ stored.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from kbcore_client.errors import KBError
+from kbcore_client._sync.user_memory import store_messages
 from kbcore_client.model_calls import (
     CALLS,
     COPIES,
@@ -17,7 +16,7 @@ from kbcore_client.model_calls import (
     Path,
     check_path,
     is_inner,
-    new_text,
+    new_messages,
     question_of,
     system_text,
 )
@@ -26,8 +25,6 @@ from kbtypes.windows import WindowOptions
 if TYPE_CHECKING:
     from kbcore_client._sync.knowledge_base import KnowledgeBase
 
-_log = logging.getLogger("kbcore_client")
-
 
 class ModelMemory:
     """Memory of a wrapped model client: what to put into a prompt, and where to store what is
@@ -35,8 +32,12 @@ class ModelMemory:
     """
 
     def __init__(self, kb: KnowledgeBase, options: WindowOptions, store: bool) -> None:
-        self._kb = kb
-        self._options = options
+        self._memory = kb.memory()
+        self._options: WindowOptions = {
+            "asker": self._memory.user,
+            "format": "natural",
+            **options,
+        }
         self._store = store
 
     def arguments(self, call: ModelCall, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -45,21 +46,14 @@ class ModelMemory:
         question = question_of(call.turns(arguments))
         if question is not None and "goals" not in options:
             options.setdefault("query", question)
-        window = self._kb.context(**options)
+        window = self._memory.kb.context(**options)
         return call.with_system(arguments, system_text(window.text)) if window.text else arguments
 
     def remember(self, call: ModelCall, arguments: dict[str, Any], answer: str) -> None:
-        """Store what a call adds to the conversation.
-
-        A failure is logged as a warning: the answer of the model must not be lost with it.
-        """
-        text = new_text(call.turns(arguments), answer)
-        if not (self._store and text):
-            return
-        try:
-            self._kb.ingest(text, hint="a conversation with an assistant")
-        except KBError as error:
-            _log.warning("the conversation was not stored: %s: %s", error.code, error.message)
+        """Store what a call adds to the conversation, in the memory of the tenant."""
+        messages = new_messages(call.turns(arguments), answer, self._options.get("asker"))
+        if self._store:
+            store_messages(self._memory, messages, self._options.get("session"))
 
 
 class WrappedClient:

@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import Field
 
 from kbcore_client import KnowledgeBase
-from kbcore_client.adapters.agent_tools import MAX_ANSWERS, tool_functions
+from kbcore_client.adapters.agent_tools import MAX_ANSWERS, AgentTool, agent_tools
 
 
 class KBRetriever(BaseRetriever):
@@ -44,7 +44,21 @@ class KBRetriever(BaseRetriever):
         ]
 
 
-def tools(kb: KnowledgeBase, *, writes: bool = True, limit: int = MAX_ANSWERS) -> list[BaseTool]:
-    """Return the functions of `agent_tools.tool_functions` as tools."""
-    functions = tool_functions(kb, writes=writes, limit=limit)
-    return [StructuredTool.from_function(each, parse_docstring=True) for each in functions]
+def tools(
+    kb: KnowledgeBase,
+    *,
+    writes: bool = True,
+    limit: int = MAX_ANSWERS,
+    profile: str = "default",
+) -> list[BaseTool]:
+    """Return the tools of `agent_tools.agent_tools`."""
+    return [_tool(each) for each in agent_tools(kb, writes=writes, limit=limit, profile=profile)]
+
+
+def _tool(tool: AgentTool) -> BaseTool:
+    def call(**arguments: Any) -> str:
+        return tool.call(arguments)
+
+    return StructuredTool(
+        name=tool.name, description=tool.description, args_schema=tool.schema, func=call
+    )

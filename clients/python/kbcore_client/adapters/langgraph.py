@@ -31,7 +31,7 @@ from langgraph.store.base import (
 )
 
 from kbcore_client import Conflict, InvalidInput, KnowledgeBase
-from kbcore_client.adapters.long_texts import is_long, joined, parts_of
+from kbcore_client.adapters.long_texts import is_long, joined, parts_of, quoted
 
 ITEM, VALUE, PART = "langgraph_item", "langgraph_value", "langgraph_part"
 
@@ -159,7 +159,7 @@ class KBStore(BaseStore):
 
     def _whole(self, kb: KnowledgeBase, row: _Row) -> _Row:
         namespace, key, _ = row["args"]
-        pattern = f"{PART}({_quoted(namespace)}, {_quoted(key)}, ?number, ?text)"
+        pattern = f"{PART}({quoted(namespace)}, {quoted(key)}, ?number, ?text)"
         rows = kb.query(pattern, scope=self._scope).rows()
         text = joined(row["args"][2:] for row in rows)
         return {**row, "args": [namespace, key, text]}
@@ -181,7 +181,7 @@ class KBStore(BaseStore):
     def _put(self, kb: KnowledgeBase, op: PutOp) -> None:
         pattern = _item_text(op.namespace, op.key)
         before = kb.query(pattern, scope=self._scope).rows()
-        key = f"{_quoted('.'.join(op.namespace))}, {_quoted(op.key)}"
+        key = f"{quoted('.'.join(op.namespace))}, {quoted(op.key)}"
         if before:
             kb.retract(pattern, scope=self._scope)
             kb.retract(f"{VALUE}({key}, ?_, ?_)", scope=self._scope)
@@ -198,15 +198,15 @@ class KBStore(BaseStore):
         ttl = _milliseconds(op.ttl)
         parts = parts_of(text)
         for number, part in enumerate(parts, 1):
-            kb.tell(f"{PART}({key}, {number}, {_quoted(part)})", ttl=ttl, scope=self._scope)
+            kb.tell(f"{PART}({key}, {number}, {quoted(part)})", ttl=ttl, scope=self._scope)
         held = "" if parts else text
-        kb.tell(f"{ITEM}({key}, {_quoted(held)})", metadata=metadata, ttl=ttl, scope=self._scope)
+        kb.tell(f"{ITEM}({key}, {quoted(held)})", metadata=metadata, ttl=ttl, scope=self._scope)
         for name, value in op.value.items():
             if isinstance(value, (str, int, float)):
                 written = value if isinstance(value, str) else json.dumps(value)
                 if is_long(written):
                     continue
-                atom = f"{VALUE}({key}, {_quoted(name)}, {_quoted(written)})"
+                atom = f"{VALUE}({key}, {quoted(name)}, {quoted(written)})"
                 kb.tell(atom, ttl=ttl, scope=self._scope)
 
     def _refresh(self, rows: Sequence[_Row]) -> None:
@@ -254,18 +254,7 @@ def _namespace(text: str) -> Namespace:
 
 def _item_text(namespace: Namespace, key: str) -> str:
     """Return the pattern of an item."""
-    return f"{ITEM}({_quoted('.'.join(namespace))}, {_quoted(key)}, ?_)"
-
-
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def _quoted(text: str) -> str:
-    """Return a text as a constant of the rule language."""
-    parts = (
-        _ESCAPES.get(char) or (char if char >= " " else f"\\u{ord(char):04x}") for char in text
-    )
-    return f'"{"".join(parts)}"'
+    return f"{ITEM}({quoted('.'.join(namespace))}, {quoted(key)}, ?_)"
 
 
 def _fits(condition: MatchCondition, namespace: Namespace) -> bool:

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index.core.tools import FunctionTool
+from llama_index.core.tools import FunctionTool, ToolMetadata
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field
 
-from kbcore_client import KBError, KnowledgeBase
-from kbcore_client.adapters.agent_tools import MAX_ANSWERS, tool_functions
-
-_log = logging.getLogger("kbcore_client")
+from kbcore_client import KnowledgeBase
+from kbcore_client._sync.user_memory import store_messages
+from kbcore_client.adapters.agent_tools import MAX_ANSWERS, AgentTool, agent_tools
 
 
 class KBMemoryBlock(BaseMemoryBlock[str]):
     """Memory block for `Memory.from_defaults(memory_blocks=[...])` that reads and stores facts.
 
-    What a model reads is the text of the context window for the last message of the user. `options`
-    are those of `KnowledgeBase.context`. Messages that leave the short-term memory are read by the
-    language model of the knowledge base, and the facts in them stored, unless `store` is False. If
-    that fails, the reason is logged as a warning of the logger `kbcore_client`. Calls run in
-    threads.
+    What a model reads is the text of the context window for the last message of the user, in plain
+    words. `options` are those of `KnowledgeBase.context`. Messages that leave the short-term memory
+    are stored by `kb.memory().add`, unless `store` is False: their texts, and the facts that the
+    language model of the knowledge base reads in them, if it has one. If that fails, the reason is
+    logged as a warning of the logger `kbcore_client`. Calls run in threads.
     """
 
     name: str = "knowledge"
@@ -37,7 +36,7 @@ class KBMemoryBlock(BaseMemoryBlock[str]):
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
         """Return the text of the window for the last question; raises KBError."""
-        options = dict(self.options)
+        options = {"asker": self.kb.memory().user, "format": "natural", **self.options}
         questions = [
             message.content
             for message in messages or ()
@@ -49,21 +48,20 @@ class KBMemoryBlock(BaseMemoryBlock[str]):
         return str(window.text)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        """Store the facts in messages of the user and of the model."""
+        """Store messages of the user and of the model, in the session of LlamaIndex."""
+        if self.store:
+            await asyncio.to_thread(self._store, messages)
+
+    def _store(self, messages: list[ChatMessage]) -> None:
         spoken = (MessageRole.USER, MessageRole.ASSISTANT)
-        text = "\n".join(
-            f"{message.role.value}: {line}"
-            for message in messages
-            if message.role in spoken
-            for line in (message.content or "").splitlines()
-            if line.strip()
-        )
-        if not (self.store and text):
-            return
-        try:
-            await asyncio.to_thread(self.kb.ingest, text, hint="a conversation with an assistant")
-        except KBError as error:
-            _log.warning("the conversation was not stored: %s: %s", error.code, error.message)
+        sessions: dict[str | None, list[dict[str, Any]]] = {}
+        for each in messages:
+            if each.role in spoken and (each.content or "").strip():
+                session = each.additional_kwargs.get("session_id")
+                message = {"role": each.role.value, "content": each.content}
+                sessions.setdefault(session, []).append(message)
+        for session, listed in sessions.items():
+            store_messages(self.kb.memory(), listed, session)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """Return the text without its last lines, of that many tokens; None if nothing is left.
@@ -115,8 +113,30 @@ class KBRetriever(BaseRetriever):
 
 
 def tools(
-    kb: KnowledgeBase, *, writes: bool = True, limit: int = MAX_ANSWERS
+    kb: KnowledgeBase,
+    *,
+    writes: bool = True,
+    limit: int = MAX_ANSWERS,
+    profile: str = "default",
 ) -> list[FunctionTool]:
-    """Return the functions of `agent_tools.tool_functions` as tools."""
-    functions = tool_functions(kb, writes=writes, limit=limit)
-    return [FunctionTool.from_defaults(each) for each in functions]
+    """Return the tools of `agent_tools.agent_tools`."""
+    return [_tool(each) for each in agent_tools(kb, writes=writes, limit=limit, profile=profile)]
+
+
+@dataclass
+class _Metadata(ToolMetadata):
+    """Description of a tool whose arguments have a JSON Schema of their own."""
+
+    schema: dict[str, Any] = field(default_factory=dict)
+
+    def get_parameters_dict(self) -> dict[str, Any]:
+        """Return the JSON Schema of the arguments."""
+        return self.schema
+
+
+def _tool(tool: AgentTool) -> FunctionTool:
+    def call(**arguments: Any) -> str:
+        return tool.call(arguments)
+
+    metadata = _Metadata(tool.description, tool.name, schema=tool.schema)
+    return FunctionTool.from_defaults(call, tool_metadata=metadata)

@@ -1,4 +1,4 @@
-"""Texts that are longer than an argument of a fact, as parts that are facts of their own.
+"""Texts as arguments of facts: quoted, and in parts where they are longer than an argument may be.
 
 A fact whose text is in parts has an empty text, which no JSON has.
 """
@@ -29,3 +29,14 @@ def parts_of(text: str) -> list[str]:
 def joined(parts: Iterable[tuple[str, str]]) -> str:
     """Return the text of parts, each with its number, which may be in any order."""
     return "".join(text for _, text in sorted((int(number), text) for number, text in parts))
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def quoted(text: str) -> str:
+    """Return a text as a constant of the rule language."""
+    parts = (
+        _ESCAPES.get(char) or (char if char >= " " else f"\\u{ord(char):04x}") for char in text
+    )
+    return f'"{"".join(parts)}"'

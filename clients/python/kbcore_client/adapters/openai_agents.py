@@ -6,16 +6,20 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from agents import Tool, function_tool
+from agents import FunctionTool, Tool
 from agents.memory import SessionABC
 
 from kbcore_client import Conflict, InvalidInput, KnowledgeBase
-from kbcore_client.adapters.agent_tools import MAX_ANSWERS, tool_functions
+from kbcore_client._sync.user_memory import store_messages
+from kbcore_client.adapters.agent_tools import MAX_ANSWERS, AgentTool, agent_tools
 from kbcore_client.adapters.long_texts import joined, parts_of
+from kbcore_client.model_calls import text_in
+from kbcore_client.tool_calls import arguments_of
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
     from agents.memory import SessionSettings
+    from agents.tool_context import ToolContext
 
 ITEM, PART = "agent_item", "agent_item_part"
 
@@ -28,16 +32,23 @@ class KBSession(SessionABC):
     The items of a conversation are `agent_item(SESSION, NUMBER, JSON)`, numbered from 1 in their
     order. The JSON of an item of more than 64 KiB is empty there, and in the parts
     `agent_item_part(SESSION, NUMBER, PART, TEXT)`. Calls run in threads; writes are transactions.
+
+    Unless `store` is False, what the user and the model say is also stored by `kb.memory().add`, so
+    that `kb.memory().search` finds it; it stays there when items are removed. If that fails, the
+    reason is logged as a warning of the logger `kbcore_client`.
     """
 
     session_settings: SessionSettings | None = None
 
-    def __init__(self, session_id: str, kb: KnowledgeBase, *, scope: str | None = None) -> None:
+    def __init__(
+        self, session_id: str, kb: KnowledgeBase, *, scope: str | None = None, store: bool = True
+    ) -> None:
         if session_id.startswith("?") or not session_id:
             raise InvalidInput.at("session_id", "must be a text that does not begin with ?")
         self.session_id = session_id
         self._kb = kb
         self._scope = scope
+        self._store = store
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items in their order, or the last `limit` ones."""
@@ -48,6 +59,10 @@ class KBSession(SessionABC):
         """Add items at the end, all or none."""
         if items:
             await asyncio.to_thread(self._change, lambda kb: self._add(kb, items))
+            if self._store:
+                messages = [message for item in items for message in _messages(item)]
+                memory = self._kb.memory()
+                await asyncio.to_thread(store_messages, memory, messages, self.session_id)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it; None if there are no items."""
@@ -107,6 +122,38 @@ class KBSession(SessionABC):
         raise AssertionError("every attempt returns or raises")
 
 
-def tools(kb: KnowledgeBase, *, writes: bool = True, limit: int = MAX_ANSWERS) -> list[Tool]:
-    """Return the functions of `agent_tools.tool_functions` as tools."""
-    return [function_tool(each) for each in tool_functions(kb, writes=writes, limit=limit)]
+def _messages(item: TResponseInputItem) -> list[dict[str, Any]]:
+    """Return an item as a message of a memory, if the user or the model says something in it."""
+    role = item.get("role")
+    if role not in ("user", "assistant") or item.get("type", "message") != "message":
+        return []
+    content = text_in(item.get("content"))
+    return [{"role": role, "content": content}] if content.strip() else []
+
+
+def tools(
+    kb: KnowledgeBase,
+    *,
+    writes: bool = True,
+    limit: int = MAX_ANSWERS,
+    profile: str = "default",
+) -> list[Tool]:
+    """Return the tools of `agent_tools.agent_tools`."""
+    return [_tool(each) for each in agent_tools(kb, writes=writes, limit=limit, profile=profile)]
+
+
+def _tool(tool: AgentTool) -> Tool:
+    async def call(context: ToolContext[Any], arguments: str) -> str:
+        try:
+            values = arguments_of(arguments)
+        except InvalidInput as error:
+            return f"Error: {error.message}"
+        return await asyncio.to_thread(tool.call, values)
+
+    return FunctionTool(
+        name=tool.name,
+        description=tool.description,
+        params_json_schema=tool.schema,
+        on_invoke_tool=call,
+        strict_json_schema=False,
+    )

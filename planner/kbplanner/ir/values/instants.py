@@ -71,6 +71,12 @@ def instant(text: str) -> InstantValue | None:
     return InstantValue((utc, int((part or "0").ljust(9, "0"))), days, local, text)
 
 
+def milliseconds(named: InstantValue) -> int:
+    """Return the moment of an instant in epoch milliseconds."""
+    seconds, nanoseconds = named.moment
+    return seconds * 1000 + nanoseconds // 1_000_000
+
+
 def instant_text(at: int) -> str:
     """Return epoch milliseconds as an instant in UTC, always with milliseconds.
 

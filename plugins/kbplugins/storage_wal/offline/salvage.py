@@ -16,7 +16,7 @@ from zlib import crc32
 
 from kbcore.errors import ConfigError, KBError, LogCorrupted
 from kbcore.plug.ports import LogSeed
-from kbcore.timestamps import iso_text
+from kbcore.timestamps import time_text
 from kbplugins.storage_wal import frame, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk
@@ -160,7 +160,7 @@ class Salvage:
             else:
                 known = map(self._logged_at, self.chunks() if seq else ())
                 at = max((each for each in known if each is not None), default=None)
-            self._times[seq] = None if at is None else iso_text(at)
+            self._times[seq] = None if at is None else time_text(at)
         return self._times[seq]
 
     def _guess(self, seq: int) -> set[tuple[str | None, str | None]]:

@@ -23,10 +23,10 @@ export function usePredicateQuery() {
 /** Return the query for the names of the scopes, without the base. */
 export function useScopes() {
   const { connection, client } = useConnection();
-  const status = useAuthStatus();
+  const enabled = useHasAccess();
   return useQuery({
     queryKey: ["scopes", { ...connection, scope: null }],
-    enabled: status.data !== undefined && (status.data.mode === "disabled" || connection.key !== null),
+    enabled,
     queryFn: async ({ signal }) => (await dataOf(client.GET("/scopes", { params: {} as never, signal }))).scopes,
   });
 }
@@ -41,16 +41,29 @@ export function useAuthStatus() {
   });
 }
 
+/** Return true once it is known that requests need no key, or that there is one. */
+export function useHasAccess(): boolean {
+  const { connection } = useConnection();
+  const status = useAuthStatus();
+  return status.data !== undefined && (status.data.mode === "disabled" || connection.key !== null);
+}
+
 /** Return the query for what the key of the connection may do. */
 export function useWhoAmI() {
   const { connection, client } = useConnection();
-  const status = useAuthStatus();
+  const enabled = useHasAccess();
   return useQuery({
     queryKey: ["auth", "whoami", connection.key],
     queryFn: ({ signal }) => dataOf(client.GET("/auth/whoami", { signal })),
-    enabled: status.data !== undefined && (status.data.mode === "disabled" || connection.key !== null),
+    enabled,
     retry: false,
   });
+}
+
+/** Return true if the key of the connection may change facts and rules; false while that is not known. */
+export function useMayWrite(): boolean {
+  const role = useWhoAmI().data?.role;
+  return role === "writer" || role === "admin";
 }
 
 /** Return a function that returns the mistakes in a text of statements (`program`) or in a goal. */

@@ -8,6 +8,7 @@ import { EditorState, Prec } from "@codemirror/state";
 import { EditorView, keymap, lineNumbers, placeholder as placeholderText, tooltips } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "react";
+import { flushSync } from "react-dom";
 
 import type { TextError } from "../api/client";
 import { ruleLanguageSupport } from "../language/language";
@@ -18,6 +19,9 @@ export interface KnownPredicate {
   arity: number;
   factCount?: number;
   hasRules?: boolean;
+  /** Names of the arguments of a declared input, and what a fact of it means. */
+  args?: readonly string[];
+  gloss?: string;
 }
 
 interface Properties {
@@ -85,9 +89,13 @@ export function CodeEditor(properties: Properties) {
     const element = host.current;
     if (element === null) return;
     const root = element.shadowRoot ?? element.attachShadow({ mode: "open", delegatesFocus: true });
-    const run = () => {
+    const run = (editor: EditorView) => {
+      if (latest.current.onRun === undefined) return false;
+      // What was typed just before may not be rendered yet, and `onRun` would take the text of before.
+      const text = editor.state.doc.toString();
+      if (text !== latest.current.value) flushSync(() => latest.current.onChange(text));
       latest.current.onRun?.();
-      return latest.current.onRun !== undefined;
+      return true;
     };
     const editor = new EditorView({
       root,
@@ -172,10 +180,10 @@ function complete(context: CompletionContext, predicates: KnownPredicate[]): Com
   }
   return {
     from: word?.from ?? context.pos,
-    options: predicates.map(({ predicate, arity, factCount = 0, hasRules = false }) => ({
+    options: predicates.map(({ predicate, arity, factCount = 0, hasRules = false, args, gloss }) => ({
       label: predicate,
-      detail: `/${arity}`,
-      info: hasRules ? "defined by rules" : `${factCount.toLocaleString("en")} ${factCount === 1 ? "fact" : "facts"}`,
+      detail: args === undefined || arity === 0 ? `/${arity}` : `(${args.join(", ")})`,
+      info: gloss ?? (hasRules ? "defined by rules" : `${factCount.toLocaleString("en")} ${factCount === 1 ? "fact" : "facts"}`),
       type: "function",
       apply: arity === 0 ? predicate : `${predicate}(`,
     })),

@@ -1,4 +1,5 @@
-// A modal dialog: Escape closes it, and the focus returns to where it was.
+// A modal dialog: Escape closes it, and the focus returns to where it was. Its first element has the focus, or the
+// button with `data-focused`: `autoFocus` of React has no effect before the dialog is shown.
 import { useEffect, useId, useRef, type ReactNode } from "react";
 
 import "./dialog.css";
@@ -16,6 +17,7 @@ export function Dialog({ title, onClose, children }: Properties) {
   useEffect(() => {
     const previous = document.activeElement;
     if (element.current?.open === false) element.current.showModal();
+    element.current?.querySelector<HTMLElement>("[data-focused]")?.focus();
     return () => {
       // The element with the focus may be gone, such as the row that was retracted.
       if (previous instanceof HTMLElement && previous.isConnected) previous.focus();

@@ -45,11 +45,9 @@ export function ImpactOf({ impact, text }: { impact: ReturnType<typeof useImpact
 
 export function ImpactView({ impact }: { impact: Impact }) {
   const { counts, byPredicate, warnings, truncated } = impact;
-  const isEmpty = counts.becomesTrue + counts.becomesFalse + counts.becomesUndefined === 0;
   return (
     <div className="impact">
-      <p role="status">{isEmpty ? "Nothing becomes true or false." : sentenceOf(counts)}</p>
-      {truncated && <p className="warning">The preview reached its limit: predicates are missing, and the counts are too low.</p>}
+      <ImpactCounts counts={counts} truncated={truncated} />
       {warnings.map((warning) => <p key={warning} className="warning">{warning}</p>)}
       {byPredicate.length > 1 && <PredicateTable rows={byPredicate} />}
       {LISTS.map(({ key, title, sign }) =>
@@ -73,7 +71,19 @@ export function ImpactView({ impact }: { impact: Impact }) {
   );
 }
 
-function PredicateTable({ rows }: { rows: Impact["byPredicate"] }) {
+/** Say how many facts and conclusions change, and if a limit ended the count. */
+export function ImpactCounts({ counts, truncated }: Pick<Impact, "counts" | "truncated">) {
+  const isEmpty = counts.becomesTrue + counts.becomesFalse + counts.becomesUndefined === 0;
+  return (
+    <>
+      <p role="status">{isEmpty ? "Nothing becomes true or false." : sentenceOf(counts)}</p>
+      {truncated && <p className="warning">The preview reached its limit: predicates are missing, and the counts are too low.</p>}
+    </>
+  );
+}
+
+/** Show the numbers of facts and conclusions that change, by predicate. */
+export function PredicateTable({ rows }: { rows: Impact["byPredicate"] }) {
   return (
     <div className="scroll" tabIndex={0} role="region" aria-label="Changes by predicate">
       <table>

@@ -6,6 +6,7 @@ import { linkTo } from "../address";
 import { dataOf, type Schemas } from "../api/client";
 import { useConnection } from "../connection";
 import { ErrorMessage } from "./ErrorMessage";
+import { FirstChange } from "./HowToView";
 
 type WhyNot = Schemas["WhyNot"];
 type Candidate = Schemas["Candidate"];
@@ -31,6 +32,7 @@ export function WhyNotView({ goal }: { goal: string }) {
       <p>
         <code>{found.goal}</code> {found.truth === "undefined" ? "is undefined: it depends on its own negation." : "does not hold."}
       </p>
+      <FirstChange goal={goal} />
       {found.deniedBy != null && <p>It is denied: <code>{found.deniedBy.text}</code> holds.</p>}
       {found.unknownPredicates.map(({ name, arity, didYouMean }) => (
         <p key={`${name}/${arity}`} className="warning">

@@ -7,6 +7,7 @@ import { dataOf, outcomeOf, send, type Schemas } from "../api/client";
 import { useCheck, usePredicates } from "../api/queries";
 import { Editor } from "../components/Editor";
 import { ErrorMessage } from "../components/ErrorMessage";
+import { HowToView } from "../components/HowToView";
 import { PlanView } from "../components/PlanView";
 import { ProofOutline } from "../components/ProofOutline";
 import { Tabs } from "../components/Tabs";
@@ -90,6 +91,7 @@ export default function Playground() {
             tabs={[
               { id: "proof", title: "Proof", content: () => <ProofOf answers={answers.data} selected={selected} /> },
               { id: "whynot", title: "Why not", content: () => <WhyNotView goal={bare(answers.data.goal)} /> },
+              { id: "howto", title: "How to", content: () => <HowToOf answers={answers.data} selected={selected} /> },
               { id: "plan", title: "Plan", content: () => <PlanOf goal={bare(answers.data.goal)} /> },
             ]}
           />
@@ -188,6 +190,13 @@ function ProofOf({ answers, selected }: { answers: Answers; selected: number }) 
       )}
     </>
   );
+}
+
+/** What would make a goal without answers true, or the selected answer false. */
+function HowToOf({ answers, selected }: { answers: Answers; selected: number }) {
+  const row = answers.rows[selected];
+  const goal = row === undefined || answers.parsed.literals > 1 ? bare(answers.goal) : atomText(row);
+  return <HowToView goal={goal} make={row === undefined ? "true" : "false"} />;
 }
 
 function PlanOf({ goal }: { goal: string }) {

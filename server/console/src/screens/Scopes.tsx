@@ -146,7 +146,7 @@ function DeleteDialog({ scope, onClose }: { scope: string; onClose: (message: st
       {remove.error !== null && <ErrorMessage error={remove.error} />}
       <p className="toolbar">
         <button type="button" className="danger" onClick={() => remove.mutate()} disabled={remove.isPending}>Delete</button>
-        <button type="button" onClick={() => onClose(null)} autoFocus>Cancel</button>
+        <button type="button" onClick={() => onClose(null)} data-focused>Cancel</button>
       </p>
     </Dialog>
   );

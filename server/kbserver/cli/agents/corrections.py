@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from kbcore.timestamps import instant, iso_text
+from kbcore.timestamps import instant, time_text
 from kbplanner.syntax.diagnostics import counted, printable
 from kbplanner.syntax.printer import print_row
 from kbserver.cli.shared.confirm import confirmed
@@ -72,7 +72,7 @@ def episodes(
             ("id", "at", "speaker", "session", "text"),
             lambda row: (
                 row["id"],
-                iso_text(row["at"]),
+                time_text(row["at"]),
                 row["speaker"],
                 row["session"],
                 row["text"],
@@ -231,14 +231,14 @@ def purges(target: CommandTarget, output: Output) -> None:
             ("id", "at", "by", "facts", "episodes", "erased"),
             lambda row: (
                 row["purgeId"],
-                iso_text(row["at"]),
+                time_text(row["at"]),
                 row["by"],
                 str(row["facts"]),
                 str(row["episodes"]),
                 "yes" if row["erased"] else "no",
             ),
             lambda row: (
-                f"{row['purgeId']}  {iso_text(row['at'])}  by {row['by']}: {counted(row['facts'], 'fact')}, "
+                f"{row['purgeId']}  {time_text(row['at'])}  by {row['by']}: {counted(row['facts'], 'fact')}, "
                 f"{counted(row['episodes'], 'episode')}, {_ERASED[row['waitsFor']]}"
             ),
         )
@@ -274,14 +274,14 @@ def history(
             ("commit", "at", "event", "cause", "fact", "key"),
             lambda row: (
                 str(row["commitSeq"]),
-                iso_text(row["at"]),
+                time_text(row["at"]),
                 row["event"],
                 _event_cause(row),
                 _event_fact(row),
                 row["key"] or "",
             ),
             lambda row: (
-                f"{row['commitSeq']}  {iso_text(row['at'])}  {_event_fact(row)}"
+                f"{row['commitSeq']}  {time_text(row['at'])}  {_event_fact(row)}"
                 f" {row['event']} ({_event_cause(row)})"
             ),
         )
@@ -311,4 +311,4 @@ def line_of(row: dict[str, Any]) -> str:
 
 def _episode_line(row: dict[str, Any]) -> str:
     text = " ".join(row["text"].split())
-    return f"{row['id']}  {iso_text(row['at'])}  {row['speaker']}: {text}"
+    return f"{row['id']}  {time_text(row['at'])}  {row['speaker']}: {text}"

@@ -16,7 +16,7 @@ from kbserver.cli.knowledge.check_formats import FORMATS, TEXT, CheckedFile
 from kbserver.cli.shared.exits import reports_errors
 from kbserver.cli.shared.external import external_options, provided
 from kbserver.cli.shared.groups import command
-from kbserver.cli.shared.rule_files import read_text
+from kbserver.cli.shared.rule_files import STDIN, STDIN_NAME, read_text
 from kbtypes.results import Finding
 
 
@@ -96,13 +96,15 @@ def check(
     """
     texts = [read_text(file) for file in files]
     stored = StoredProgram(external=provided(external, plugins))
+    names = [STDIN_NAME if file == STDIN else file for file in files]
+    findings_of = check_programs(texts, stored, names=names)
     checked = [
         CheckedFile(
-            "<stdin>" if file == "-" else file,
+            name,
             text.split("\n"),
             [each for each in findings if _is_reported(each, select, ignore)],
         )
-        for file, text, findings in zip(files, texts, check_programs(texts, stored), strict=True)
+        for name, text, findings in zip(names, texts, findings_of, strict=True)
     ]
     for line in FORMATS[format](checked):
         click.echo(line)

@@ -51,13 +51,18 @@ def as_text(files: Sequence[CheckedFile]) -> Iterator[str]:
 
 def as_json(files: Sequence[CheckedFile]) -> Iterator[str]:
     """Yield a JSON array of objects, one for each finding."""
+    yield json.dumps(findings_json(files), ensure_ascii=False, indent=2)
+
+
+def findings_json(files: Sequence[CheckedFile]) -> list[dict[str, Any]]:
+    """Return an object for each finding."""
     keys = ("line", "column", "endColumn", "severity", "code", "message", "hint")
     rows = []
     for file in files:
         for finding in file.findings:
             members = finding.as_json()
             rows.append({"file": file.name, **{key: members[key] for key in keys}})
-    yield json.dumps(rows, ensure_ascii=False, indent=2)
+    return rows
 
 
 def as_sarif(files: Sequence[CheckedFile]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`kbcore dump`: all facts and rules as a file that `kbcore load` reads back."""
+"""`kbcore dump`: all facts, rules and rule sets as a file that `kbcore load` reads back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
+from urllib.parse import quote
 
 import click
 
-from kbcore.language.dump import DUMP_FORMATS, JSON_LINES, KB, dump_lines, listed_rule
+from kbcore.language.dump import COMMENT, DUMP_FORMATS, JSON_LINES, KB, dump_lines, listed_rule
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, Variable
 from kbplanner.syntax.diagnostics import counted
@@ -21,7 +22,14 @@ from kbserver.cli.shared.goal_text import EVERY_SCOPE
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import escaped_json
 from kbserver.cli.shared.pages import pages
-from kbserver.cli.shared.target import CommandTarget, folder, note, target_options
+from kbserver.cli.shared.target import (
+    CommandTarget,
+    folder,
+    note,
+    query_string,
+    target_options,
+)
+from kbtypes.rule_sets import RuleSetContents
 
 
 @command("dump", "kbcore dump family.kb", "kbcore dump --format jsonl | gzip > family.jsonl.gz")
@@ -35,13 +43,13 @@ from kbserver.cli.shared.target import CommandTarget, folder, note, target_optio
 @click.option("--scope", default=EVERY_SCOPE, help="Only this scope; default: all scopes")
 @target_options
 def dump(target: CommandTarget, file: Path | None, dump_format: str | None, scope: str) -> None:
-    """Write all facts and rules to a file.
+    """Write all facts, rules and rule sets to a file.
 
     Writes FILE, or standard output. `kbcore load FILE` stores them in an equal knowledge base, with
-    signs, scopes, confidence, validity and metadata; creation times, accesses and priorities are
-    not kept. From a server the dump has the facts that are valid now, and fails if facts change
-    while a predicate is read; from a storage folder also those that are valid later. For an exact
-    copy of everything use `kbcore backup`.
+    signs, scopes, confidence, validity and metadata, and the version in force of each rule set;
+    creation times, accesses and priorities are not kept. From a server the dump has the facts that
+    are valid now, and fails if facts change while a predicate is read; from a storage folder also
+    those that are valid later. For an exact copy of everything use `kbcore backup`.
     """
     dump_to(target, file, dump_format, scope)
 
@@ -52,16 +60,19 @@ def dump_to(
     dump_format: str | None = None,
     scope: str = EVERY_SCOPE,
 ) -> None:
-    """Write all facts and rules to a file, or to standard output if it is None."""
+    """Write all facts, rules and rule sets to a file, or to standard output if it is None."""
     if dump_format is None:
         dump_format = JSON_LINES if file is not None and file.suffix == ".jsonl" else KB
     if target.local:
         contents = folder(target).kb.contents(scope)
         declared = [known.declaration for known in contents.declarations]
         rules: list[Definition] = [*(known.rule for known in contents.rules), *declared]
-        lines = dump_lines(contents.facts, rules, dump_format)
+        rule_sets = (captured.written() for captured in contents.rule_sets)
+        lines = dump_lines(contents.facts, rules, dump_format, rule_sets)
     else:
-        lines = dump_lines(_facts(target, scope), _rules(target, scope), dump_format)
+        lines = dump_lines(
+            _facts(target, scope), _rules(target, scope), dump_format, _rule_sets(target, scope)
+        )
     if file is None:
         for line in lines:
             click.echo(escaped_json(line) if dump_format == JSON_LINES else line)
@@ -70,7 +81,7 @@ def dump_to(
     with _replacing(file) as output:
         for line in lines:
             output.write(line + "\n")
-            count += 1
+            count += not line.startswith(COMMENT)
     note(f"{file}: {counted(count, 'statement')}")
 
 
@@ -95,6 +106,13 @@ def _rules(target: CommandTarget, scope: str) -> Iterator[Definition]:
     for row in (*listed.get("phrases", ()), *listed.get("inputs", ())):
         if scope in (EVERY_SCOPE, row["scope"]):
             yield replace(parse_declaration(row["text"]), scope=row["scope"])
+
+
+def _rule_sets(target: CommandTarget, scope: str) -> Iterator[RuleSetContents]:
+    """Yield the contents of the rule sets of a server."""
+    for row in target.send("GET", f"/rulesets{query_string(scope=scope)}").json()["ruleSets"]:
+        path = f"/rulesets/{quote(row['name'], safe='')}{query_string(scope=row['scope'])}"
+        yield RuleSetContents.of(target.send("GET", path).json())
 
 
 @contextmanager

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 import click
 
+from kbcore.timestamps import iso_text
 from kbplanner.syntax.diagnostics import counted
 from kbplanner.syntax.printer import print_row
+from kbserver.cli.knowledge.differences import difference_lines
 from kbserver.cli.knowledge.preview import preview_option, show_preview
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import read_goal
@@ -132,17 +135,83 @@ def predicate_listing(rows: list[dict[str, Any]]) -> Listing:
 
 @command("rules")
 @click.option("--scope", help="Scope whose rules to list; default: the rules of all scopes")
+@click.option("--set", "set_name", metavar="NAME", help="List the versions of this rule set")
+@click.option(
+    "--diff",
+    "versions",
+    metavar="M..N",
+    help="With --set: show what is added (+), changed (~) and removed (-) from version M to N",
+)
 @known_at_option
 @output_options
 @target_options
-def rules(target: CommandTarget, scope: str | None, known_at: str | None, output: Output) -> None:
-    """List the rules.
+def rules(
+    target: CommandTarget,
+    scope: str | None,
+    set_name: str | None,
+    versions: str | None,
+    known_at: str | None,
+    output: Output,
+) -> None:
+    """List the rules, or the versions of a rule set.
 
     Prints the text of each rule, or a table with ids; `kbcore forget --rule ID` removes one.
     """
+    if set_name is not None:
+        if known_at is not None:
+            raise Failed("--set shows what is kept now; it takes no --known-at")
+        _list_versions(target, f"/rulesets/{quote(set_name, safe='')}", scope, versions, output)
+        return
+    if versions is not None:
+        raise Failed("--diff compares versions of a rule set; name it with --set")
     path = f"/rules{query_string(scope='*' if scope is None else scope, knownAt=known_at)}"
     rows = target.send("GET", path).json()["rules"]
     output.show(rule_listing(rows))
+
+
+def _list_versions(
+    target: CommandTarget, path: str, scope: str | None, versions: str | None, output: Output
+) -> None:
+    """List the versions of a rule set, or the difference between two of them."""
+    if versions is None:
+        rows = target.send("GET", f"{path}/versions{query_string(scope=scope)}").json()["versions"]
+        output.show(
+            Listing(
+                rows,
+                (
+                    "version",
+                    "deployed",
+                    "added",
+                    "changed",
+                    "removed",
+                    "key",
+                    "revision",
+                    "message",
+                ),
+                lambda row: (
+                    row["version"],
+                    iso_text(row["deployedAt"]),
+                    row["added"],
+                    row["changed"],
+                    row["removed"],
+                    row["key"],
+                    row["revision"],
+                    row["message"],
+                ),
+                lambda row: (
+                    f"{row['version']}  {iso_text(row['deployedAt'])}  {row['added']} added,"
+                    f" {row['changed']} changed, {row['removed']} removed"
+                    + (f"  {row['message']}" if row["message"] else "")
+                ),
+            )
+        )
+        return
+    before, dots, after = versions.partition("..")
+    if not (dots and before.isdecimal() and after.isdecimal()):
+        raise Failed(f"--diff takes two versions, such as 3..5, not {versions!r}")
+    query = query_string(**{"from": before, "to": after, "scope": scope})
+    for line in difference_lines(target.send("GET", f"{path}/diff{query}").json()):
+        click.echo(line)
 
 
 def rule_listing(rows: list[dict[str, Any]]) -> Listing:

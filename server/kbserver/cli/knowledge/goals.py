@@ -1,4 +1,4 @@
-"""`kbcore ask`, `kbcore explain` and `kbcore whynot`."""
+"""`kbcore ask`, `kbcore explain`, `kbcore whynot` and `kbcore how-to`."""
 
 from __future__ import annotations
 
@@ -179,6 +179,50 @@ def whynot(
     question = read_goal(goal)
     body: dict[str, Any] = {"text": question.text, "whyNot": True, **options.body()}
     body |= {"limit": limit, "depth": depth, "minConfidence": min_confidence}
+    body["format"] = "json" if as_json else "text"
+    with errors_in(SOURCE, before=question.before):
+        answer = ask_target(target, "/explain", body)
+    if as_json:
+        print_json(answer.json())
+    else:
+        click.echo(answer.text.rstrip("\n"))
+
+
+@command("how-to", "kbcore how-to 'can_read(zed, plan)'")
+@click.argument("goal")
+@click.option(
+    "--make",
+    type=click.Choice(["true", "false"]),
+    default="true",
+    help="Truth value that GOAL is to get; default: true",
+)
+@click.option(
+    "--changing",
+    multiple=True,
+    metavar="PREDICATE",
+    help="Predicate with rules whose facts may change too; repeatable",
+)
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of proposals; default: 5")
+@click.option("--json", "as_json", is_flag=True, help="Show the result as JSON")
+@query_options("Scope of GOAL and of the changes")
+@target_options
+def how_to(
+    target: CommandTarget,
+    goal: str,
+    make: str,
+    changing: tuple[str, ...],
+    options: QueryOptions,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show the facts to add or remove that would make a goal true.
+
+    The smallest changes come first, each of at most three facts of predicates without rules. GOAL
+    may have several literals. Nothing is stored.
+    """
+    question = read_goal(goal)
+    body: dict[str, Any] = {"text": question.text, "howTo": True, **options.body()}
+    body |= {"make": make, "changing": list(changing), "limit": limit}
     body["format"] = "json" if as_json else "text"
     with errors_in(SOURCE, before=question.before):
         answer = ask_target(target, "/explain", body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,19 +13,24 @@ from pathlib import Path
 import click
 
 from kbcore.language.csv_rows import DELIMITER_MODES, HEADER_MODES, CsvHeader, Delimiter, HeaderMode
+from kbcore.language.dumped_sets import DumpedSet
 from kbcore.language.files import FORMATS, Batch, read_text
 from kbcore.language.rule_review import RuleReview
+from kbcore.state.rulebook import rule_shape, stored_rule
+from kbplanner.ir.phrases import Definition
+from kbplanner.ir.terms import Rule
 from kbplanner.syntax.diagnostics import RuleWarning, counted
-from kbplanner.syntax.printer import print_item
+from kbplanner.syntax.printer import print_item, print_rule
 from kbserver.cli.knowledge.goals import answers_of
 from kbserver.cli.knowledge.review import review_of, stored_rules
-from kbserver.cli.knowledge.storing import store_facts, store_rows, store_rules
+from kbserver.cli.knowledge.storing import deploy_dumped, store_facts, store_rows, store_rules
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.goal_text import read_goal
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.target import (
     CommandTarget,
     QueryOptions,
+    note,
     report_warnings,
     strict_failure,
     strict_option,
@@ -149,13 +154,49 @@ def load_file(target: CommandTarget, path: Path, scope: str | None) -> None:
         report_warnings(str(file), warnings)
 
 
+class KnownRules:
+    """The rules of the target before a load, read when a file has the first rule."""
+
+    def __init__(self, target: CommandTarget) -> None:
+        self._target = target
+        self._ids: set[tuple[str | None, str]] | None = None
+        self._by_shape: dict[tuple[str | None, str], dict[tuple[str | None, str], str]] = {}
+
+    def count(self, source: str, rules: Iterable[Definition]) -> int:
+        """Return how many rules of a batch are stored already; warn about one that differs in
+        constants only from a stored rule that the batch does not have.
+        """
+        if self._ids is None:
+            self._ids = set()
+            for rule in stored_rules(self._target):
+                key = rule.scope, rule.name or ""
+                self._ids.add(key)
+                similar = self._by_shape.setdefault((rule.scope, rule_shape(rule)), {})
+                similar[key] = print_rule(rule, bare=True)
+        batch = {
+            (rule.scope, stored_rule(rule).id): rule for rule in rules if isinstance(rule, Rule)
+        }
+        for key, rule in batch.items():
+            if key in self._ids or rule.name is not None:
+                continue
+            similar = self._by_shape.get((rule.scope, rule_shape(rule)), {})
+            text = next((similar[other] for other in similar if other not in batch), None)
+            if text is not None:
+                note(
+                    f"{source}: {print_rule(rule)} differs in constants only from the stored"
+                    f" {text} Both are in force then; did you mean `kbcore deploy`?"
+                )
+        return sum(key in self._ids for key in batch)
+
+
 @dataclass(slots=True)
 class LoadProgress:
-    """Numbers of the new facts, rules and known facts of a file."""
+    """Numbers of the new facts and rules of a file, and of those that were stored before."""
 
     facts: int = 0
     rules: int = 0
     known: int = 0
+    known_rules: int = 0
 
     def add(self, counts: tuple[int, int]) -> None:
         """Add the numbers of new and of known facts of a batch."""
@@ -166,13 +207,18 @@ class LoadProgress:
 def _load(target: CommandTarget, path: Path, options: Options, review: RuleReview) -> None:
     start = time.monotonic()
     done = LoadProgress()
+    rules_before = KnownRules(target)
     goals: list[str] = []
     try:
         with errors_in(str(path)), _decoding():
             for batch in _batches(path, options):
                 report_warnings(str(path), batch.warnings)
                 review.add(batch)
-                _store(target, batch, done)
+                if batch.rule_set is not None:
+                    _deploy(target, str(path), batch.rule_set, done)
+                    continue
+                known = rules_before.count(str(path), batch.rules) if batch.rules else 0
+                _store(target, batch, done, known)
                 header = batch.header
                 if header is not None and header.detected and (header.skipped or not options.quiet):
                     _report_header(path, header)  # only after the rows are stored
@@ -183,9 +229,11 @@ def _load(target: CommandTarget, path: Path, options: Options, review: RuleRevie
         )
         raise error.in_file(str(path), before) from error
     seconds = time.monotonic() - start
-    parts = [counted(done.facts, "fact"), counted(done.rules, "rule")] + (
-        [f"{counted(done.known, 'fact')} already known"] if done.known else []
-    )
+    parts = [counted(done.facts, "fact"), counted(done.rules, "rule")] + [
+        f"{counted(count, noun)} already known"
+        for count, noun in ((done.known, "fact"), (done.known_rules, "rule"))
+        if count
+    ]
     click.echo(f"{path}: {', '.join(parts)} in {seconds:.1f} s")
     if not options.quiet:
         for text in goals:
@@ -197,11 +245,20 @@ def _load(target: CommandTarget, path: Path, options: Options, review: RuleRevie
                 click.echo("   no")
 
 
-def _store(target: CommandTarget, batch: Batch, done: LoadProgress) -> None:
+def _deploy(target: CommandTarget, path: str, rule_set: DumpedSet, done: LoadProgress) -> None:
+    """Deploy a rule set of a dump, and add its numbers to those of the file."""
+    with errors_in(path, before="\n" * (rule_set.line - 1)):
+        deployed = deploy_dumped(target, rule_set)
+    done.facts += deployed["facts"]["addedCount"]
+    done.rules += len(deployed["added"])
+
+
+def _store(target: CommandTarget, batch: Batch, done: LoadProgress, known_rules: int) -> None:
     """Store a batch, and add its numbers to those of the file."""
     if batch.rules:
         store_rules(target, batch.rules)
-        done.rules += len(batch.rules)
+        done.rules += len(batch.rules) - known_rules
+        done.known_rules += known_rules
     if batch.facts:
         done.add(store_facts(target, batch.facts))
     if batch.rows:

@@ -1,16 +1,26 @@
-"""Runs of the tests of rule files, each in a knowledge base of its own in memory."""
+"""Runs of the tests of rule files, each in a transaction of its own, in memory."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from kbcore.clock import SystemClock
 from kbcore.config.settings import Config
 from kbcore.embed import KnowledgeBase
-from kbcore.errors import KBError
+from kbcore.errors import InvalidInput, KBError
+from kbcore.language.files import Batch, read_file
 from kbcore.node.opening import open_runtime
-from kbplanner.authoring.blocks import BlockSource, Expectation, TestBlock
+from kbplanner.authoring.blocks import (
+    BlockSource,
+    Expectation,
+    FixtureFile,
+    TestBlock,
+)
+from kbplanner.check.texts import ReadText
 from kbplanner.ir.terms import (
     Aggregate,
     Atom,
@@ -23,7 +33,9 @@ from kbplanner.ir.terms import (
     extremum_of,
 )
 from kbplanner.ir.unify import substituted, unify
+from kbplanner.syntax.parser import imported_sets
 from kbplanner.syntax.printer import print_constant, print_item, print_rule
+from kbplanner.syntax.reader import IMPORT
 from kbplanner.syntax.statements import GoalStatement, RuleStatement, TextSpan
 
 MAX_LISTED = 10
@@ -32,11 +44,12 @@ MAX_LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """A file with its name and text, as read."""
+    """A file with its name and text, as read, and its folder (None: it is in none)."""
 
     name: str
     text: str
     source: BlockSource
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +95,94 @@ class RuleCoverage:
     reached: set[int] = field(default_factory=set)
 
 
+def run_of(
+    texts: Iterable[tuple[str, ReadText]],
+    now: int | None = None,
+    folder_of: Callable[[str], Path | None] = lambda name: None,
+) -> TestRun:
+    """Return the run of the tests of files that belong together, given by name; `now` as
+    for TestRun. `folder_of` returns the folder of a file by its name.
+    """
+    files = [RuleFile(name, read.text, read.source, folder_of(name)) for name, read in texts]
+    return TestRun(files, now)
+
+
+class _RollBack(Exception):
+    """Ends a transaction without a commit."""
+
+
+class _Clock(SystemClock):
+    """A clock that is `at` an instant, None for the present; seconds go on, for time limits."""
+
+    def __init__(self, at: int | None) -> None:
+        self._at = at
+
+    def now_ms(self) -> int:
+        """Return the instant in epoch milliseconds."""
+        return super().now_ms() if self._at is None else self._at
+
+
 class TestRun:
-    """Runs the tests of files that belong together; use it as a context manager."""
+    """Runs the tests of files that belong together.
+
+    `now` is the instant (epoch milliseconds) of tests that name none; None: the present.
+    `replaced` has texts in place of statements, given by their file and span.
+    """
 
     __test__ = False
 
-    def __init__(self, files: Sequence[RuleFile]) -> None:
+    def __init__(
+        self,
+        files: Sequence[RuleFile],
+        now: int | None = None,
+        replaced: Mapping[tuple[str, TextSpan], str] | None = None,
+    ) -> None:
         self._files = files
-        self._program = "\n".join(_storable(file) for file in files)
+        self._now = now
+        self._program = "\n".join(_storable(file, replaced or {}) for file in files)
+        if any(file.source.parsed.is_strict for file in files):
+            self._program = f"@strict.\n{self._program}"
         self._fixtures = {
-            block.name: block.facts_text
+            block.name: (file, block)
             for file in files
             for block in file.source.blocks
             if block.kind == "fixture"
         }
+        self._read: dict[str, list[Batch]] = {}
         self.coverage = [
             RuleCoverage(file.name, statement.span, statement.rule, statement.items)
             for file in files
             for statement in file.source.parsed.statements
+            if isinstance(statement, RuleStatement) and statement.items  # others are declared
+        ]
+
+        imports = list(dict.fromkeys(name for file in files for name in file.source.parsed.imports))
+        imported = "".join(f"{IMPORT} {print_constant(name)}.\n" for name in imports)
+        self._program = imported + self._program
+        self._rules = [entry.rule for entry in self.coverage] + [
+            statement.rule
+            for parsed in imported_sets(imports).values()
+            for statement in parsed.statements
             if isinstance(statement, RuleStatement)
         ]
+
+    def with_rule(self, entry: RuleCoverage, text: str) -> TestRun:
+        """Return a run of the same tests with a text in place of a rule."""
+        return TestRun(self._files, self._now, {(entry.file, entry.span): text})
+
+    def fails(self, changed: Atom, filter_text: str | None = None) -> bool | None:
+        """Return True if a test fails whose queries depend on the predicate of an atom; None if the
+        rules of all files cannot be stored together.
+        """
+        rules = self._rules
+        name = changed.predicate, changed.arity
+        tests = (each for each in self.tests(filter_text) if name in _needed(rules, each[1]))
+        with ExitStack() as opened:
+            program = self._stored(self._now, opened)
+            if isinstance(program, str):
+                return None
+            results = self._results(tests, {self._now: program}, opened)
+            return not all(result.has_passed for result in results)
 
     def tests(self, filter_text: str | None = None) -> Iterator[tuple[str, TestBlock]]:
         """Yield the tests, those whose name contains `filter_text`, each with its file."""
@@ -113,34 +194,79 @@ class TestRun:
     def results(
         self, tests: Iterable[tuple[str, TestBlock]], *, coverage: bool = False
     ) -> Iterator[TestResult]:
-        """Run tests, and note the coverage of the rules on request."""
-        runtime = open_runtime(Config().with_storage(None, None))
-        try:
-            for number, (file, block) in enumerate(tests):
-                kb = KnowledgeBase(runtime, f"test{number}", owns_runtime=False)
-                yield self._result(kb, file, block, coverage)
-        finally:
-            runtime.close()
+        """Run tests, and note the coverage of the rules on request.
 
-    def _result(self, kb: KnowledgeBase, file: str, block: TestBlock, coverage: bool) -> TestResult:
+        The program is stored, and its rules are compiled, once for all tests of one instant. A test
+        adds its facts in a transaction that is rolled back.
+        """
+        with ExitStack() as opened:
+            yield from self._results(tests, {}, opened, coverage=coverage)
+
+    def _results(
+        self,
+        tests: Iterable[tuple[str, TestBlock]],
+        programs: dict[int | None, KnowledgeBase | str],
+        opened: ExitStack,
+        *,
+        coverage: bool = False,
+    ) -> Iterator[TestResult]:
+        """Run tests; `programs` has the knowledge bases by their instant."""
+        for file, block in tests:
+            at = self._now if block.at is None else block.at
+            if at not in programs:
+                programs[at] = self._stored(at, opened)
+            yield self._result(programs[at], file, block, coverage)
+
+    def _stored(self, at: int | None, opened: ExitStack) -> KnowledgeBase | str:
+        """Return a knowledge base with the program in which it is `at`, or why it is refused."""
+        runtime = open_runtime(Config().with_storage(None, None), clock=_Clock(at))
+        opened.callback(runtime.close)
+        kb = KnowledgeBase(runtime, owns_runtime=False)
+        try:
+            kb.load(f"{self._program}\n")
+        except KBError as problem:
+            return problem.message
+        return kb
+
+    def _result(
+        self, program: KnowledgeBase | str, file: str, block: TestBlock, coverage: bool
+    ) -> TestResult:
         begin = time.perf_counter()
         failures: list[TestFailure] = []
         error = None
         try:
-            facts = (self._fixtures[name] for name in block.fixtures)
-            text = "\n".join([self._program, *facts, block.facts_text])
-            if text.strip():
-                kb.load(text + "\n")
-            for expectation in block.expectations:
-                lines = list(self._problem(kb, expectation))
-                if lines:
-                    span = expectation.statement.span
-                    failures.append(TestFailure(span.line, span.column, tuple(lines)))
-            if coverage:
-                self._cover(kb, block)
+            if isinstance(program, str):
+                raise InvalidInput(program)
+            with suppress(_RollBack), program.transaction() as kb:
+                self._add_facts(kb, block)
+                for expectation in block.expectations:
+                    lines = list(self._problem(kb, expectation))
+                    if lines:
+                        span = expectation.statement.span
+                        failures.append(TestFailure(span.line, span.column, tuple(lines)))
+                if coverage:
+                    self._cover(kb, block)
+                raise _RollBack
         except KBError as problem:
             error = problem.message
         return TestResult(file, block, tuple(failures), time.perf_counter() - begin, error)
+
+    def _add_facts(self, kb: KnowledgeBase, block: TestBlock) -> None:
+        """Store the facts of a test and of its fixtures."""
+        fixtures = [self._fixtures[name] for name in block.fixtures]
+        text = "\n".join([*(each.facts_text for _, each in fixtures), block.facts_text])
+        if text.strip():
+            kb.load(text + "\n")
+        for file, fixture in fixtures:
+            if fixture.file is None:
+                continue
+            if fixture.name not in self._read:
+                self._read[fixture.name] = _facts_of(file, fixture.file)
+            for batch in self._read[fixture.name]:
+                if batch.facts:
+                    kb.kb.assert_facts(batch.facts)
+                if batch.rows:
+                    kb.kb.assert_rows(batch.rows)
 
     # ---- expectations ----
 
@@ -181,7 +307,7 @@ class TestRun:
 
     def _cover(self, kb: KnowledgeBase, block: TestBlock) -> None:
         """Note how far the rules get that the queries of a test need."""
-        needed = _needed([entry.rule for entry in self.coverage], block)
+        needed = _needed(self._rules, block)
         for entry in self.coverage:
             if entry.derived or (entry.rule.head.predicate, entry.rule.head.arity) not in needed:
                 continue
@@ -195,11 +321,28 @@ class TestRun:
                 entry.derived = True
 
 
-def _storable(file: RuleFile) -> str:
-    """Return the text of a file without its blocks and queries."""
+def _facts_of(file: RuleFile, fixture: FixtureFile) -> list[Batch]:
+    """Read the facts of a file of a fixture; raises InvalidInput."""
+    if file.folder is None:
+        raise InvalidInput(f"{fixture.path}: {file.name} is in no folder, so it has no such file")
+    folder = file.folder.resolve()
+    path = (folder / fixture.path).resolve()
+    if not path.is_relative_to(folder):
+        raise InvalidInput(f"{fixture.path} is outside of the folder of {file.name}")
+    try:
+        batches = list(read_file(path, predicate=fixture.predicate))
+    except OSError as error:
+        raise InvalidInput(f"{fixture.path}: {error.strerror}") from error
+    if any(batch.rules for batch in batches):
+        raise InvalidInput(f"{fixture.path}: a fixture has facts only")
+    return batches
+
+
+def _storable(file: RuleFile, replaced: Mapping[tuple[str, TextSpan], str]) -> str:
+    """Return the text of a file without its blocks and queries, with some statements replaced."""
     lines = file.source.program.split("\n")
     return "\n".join(
-        _stretch(lines, statement.span)
+        replaced.get((file.name, statement.span), _stretch(lines, statement.span))
         for statement in file.source.parsed.statements
         if not isinstance(statement, GoalStatement)
     )
@@ -335,3 +478,10 @@ def covered(entries: Sequence[RuleCoverage]) -> Mapping[str, tuple[int, int]]:
             sum(len(entry.rule.body) for entry in entries),
         ),
     }
+
+
+def share_covered(entries: Sequence[RuleCoverage]) -> float:
+    """Return the covered rules and reached body items in percent of all; 100 without rules."""
+    counts = covered(entries).values()
+    total = sum(all_ for _, all_ in counts)
+    return 100 * sum(reached for reached, _ in counts) / total if total else 100.0

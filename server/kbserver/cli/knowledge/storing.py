@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from kbcore.language.dump import definition_text
+from kbcore.language.dumped_sets import DumpedSet
 from kbcore.state.facts import Fact, FactRows
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
@@ -35,6 +37,14 @@ def store_rules(target: CommandTarget, rules: Sequence[Definition]) -> None:
     """Store rules and phrases, all or none."""
     text = "\n".join(map(definition_text, rules))
     target.send("POST", "/assert/rule", {"text": text})
+
+
+def deploy_dumped(target: CommandTarget, rule_set: DumpedSet) -> dict[str, Any]:
+    """Deploy a rule set of a dump, and return what changed."""
+    path = f"/rulesets/{quote(rule_set.name, safe='')}"
+    body = {"text": rule_set.text, **rule_set.deployment()}
+    deployed: dict[str, Any] = target.send("PUT", path, body).json()
+    return deployed
 
 
 def _fact_body(fact: Fact) -> dict[str, Any]:

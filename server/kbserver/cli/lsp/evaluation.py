@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from kbcore.embed import KnowledgeBase, open_kb
 from kbcore.errors import KBError
 from kbplanner.authoring.blocks import read_source
+from kbplanner.check.texts import ReadText
 from kbplanner.syntax.diagnostics import counted
-from kbserver.cli.knowledge.rule_tests import RuleFile, TestResult, TestRun
+from kbserver.cli.knowledge.rule_tests import TestResult, run_of
 
 MAX_BYTES = 1 << 20
 """Size of the texts together up to which goals are answered."""
@@ -90,8 +92,13 @@ def _count(kb: KnowledgeBase, goal: str) -> str:
     return counted(count, "answer") if count else "no answer"
 
 
-def run_test(texts: Mapping[str, str], file: str, name: str) -> TestResult | None:
-    """Run a test of a file; None if the file has no test of that name."""
-    run = TestRun([RuleFile(key, text, read_source(text)) for key, text in texts.items()])
+def run_test(
+    texts: Mapping[str, str], file: str, name: str, folder_of: Callable[[str], Path | None]
+) -> TestResult | None:
+    """Run a test of a file; None if the file has no test of that name. `folder_of` returns the
+    folder of a file.
+    """
+    read = {file: ReadText.of(text) for file, text in texts.items()}
+    run = run_of(read.items(), folder_of=folder_of)
     tests = [test for test in run.tests() if test[0] == file and test[1].name == name]
     return next(iter(run.results(tests)), None)

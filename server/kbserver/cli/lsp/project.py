@@ -7,9 +7,10 @@ Knows nothing of the protocol: files have a key (their URI), stretches are offse
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from urllib.parse import unquote
 
 from kbcore.language.rule_review import check_programs
 from kbplanner.authoring.blocks import BlockSource, read_source
@@ -17,13 +18,19 @@ from kbplanner.authoring.cursor import cursor_at
 from kbplanner.authoring.outline import NameKind, Occurrence, OutlinedStatement, outline_of
 from kbplanner.check.texts import StoredProgram
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.inputs import INPUT, TYPES, Input
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import components
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
+from kbplanner.syntax.constraints import KINDS
 from kbplanner.syntax.diagnostics import counted
-from kbplanner.syntax.printer import print_constant
-from kbplanner.syntax.statements import FactStatement, RuleStatement
+from kbplanner.syntax.expected import DECLARATIONS
+from kbplanner.syntax.imports import address_of, installed, text_of
+from kbplanner.syntax.parser import imported_sets
+from kbplanner.syntax.printer import print_constant, print_predicate
+from kbplanner.syntax.reader import IMPORT, MODULE, STRICT
+from kbplanner.syntax.statements import DeclarationStatement, FactStatement, RuleStatement
 from kbtypes.results import Finding
 
 MAX_CONSTANTS = 200
@@ -34,11 +41,21 @@ MAX_RULES_SHOWN = 5
 
 KEYWORDS = ("not",)
 
+DECLARATION_WORDS = (INPUT, *DECLARATIONS, *KINDS, MODULE, STRICT)
+"""Words that are offered after `@`."""
+
+_IMPORTED = re.compile(rf"(?:^|[.\n])[ \t]*{IMPORT}[ \t]+\w*\Z")
 _VARIABLE = re.compile(r"\?[A-Za-z_][A-Za-z0-9_]*")
 _RULE_NAME = re.compile(r"[^\W\d_]\w*(?:-\w+)*")
 
 outline = lru_cache(maxsize=256)(outline_of)
 source = lru_cache(maxsize=256)(read_source)
+
+
+def _imported(texts: Iterable[str]) -> dict[str, str]:
+    """Return the texts of the rule sets that texts import, by the URIs of their files."""
+    names = (name for text in texts for name in source(text).parsed.imports)
+    return {address_of(name): text_of(name) for name in imported_sets(names)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +85,17 @@ class Project:
     """Files that belong together, by key, and the predicates that plugins provide."""
 
     def __init__(self, texts: Mapping[str, str], external: Modes = NO_MODES) -> None:
-        self.texts = dict(texts)
+        self._own = dict(texts)
+        self.texts = {**_imported(texts.values()), **texts}
+        """All texts: also those of imported rule sets, which are only read."""
         self._external = external
 
     def findings(self) -> dict[str, list[Finding]]:
         """Return the errors and warnings of each file."""
-        checked = check_programs(list(self.texts.values()), StoredProgram(external=self._external))
-        return dict(zip(self.texts, checked, strict=True))
+        names = [unquote(file.rsplit("/", 1)[-1]) for file in self._own]
+        stored = StoredProgram(external=self._external)
+        checked = check_programs(list(self._own.values()), stored, names=names)
+        return dict(zip(self._own, checked, strict=True))
 
     def predicate_names(self) -> set[str]:
         """Return the names of the predicates that are defined."""
@@ -85,8 +106,8 @@ class Project:
     def definitions(self, file: str, offset: int) -> list[Stretch]:
         """Return where the name at an offset is defined.
 
-        The rules of a predicate, or its facts if it has no rules; the first occurrence of a
-        variable in its statement; the rule of a name.
+        The rules of a predicate, or its facts if it has no rules, or its declaration as an input if
+        it has neither; the first occurrence of a variable in its statement; the rule of a name.
         """
         name = self._at(file, offset)
         if name is None:
@@ -96,7 +117,10 @@ class Project:
             return matches[:1]
         defining = [stretch for stretch in matches if self._occurrence(stretch).defines]
         rules = [stretch for stretch in defining if self._statement(stretch).kind == "rule"]
-        return (rules if name.kind is NameKind.PREDICATE else defining) or defining
+        if name.kind is NameKind.RULE:
+            return defining
+        declared = (each for each in matches if self._text(each).startswith(f"@{INPUT}"))
+        return rules or defining or list(declared)
 
     def references(self, file: str, offset: int) -> list[Stretch]:
         """Return every stretch of the name at an offset."""
@@ -136,7 +160,10 @@ class Project:
             if not new:
                 raise InvalidInput("a predicate has a name")
             text = print_constant(new)
-        return dict.fromkeys(self._same(file, name), text)
+        stretches = list(self._same(file, name))
+        if any(stretch.file not in self._own for stretch in stretches):
+            raise InvalidInput("the name belongs to an imported rule set")
+        return dict.fromkeys(stretches, text)
 
     def _all(self) -> Iterator[tuple[str, Occurrence]]:
         for file, text in self.texts.items():
@@ -165,6 +192,11 @@ class Project:
         lines = outline(self.texts[stretch.file])
         return lines.statements[self._occurrence(stretch).statement]
 
+    def _text(self, stretch: Stretch) -> str:
+        """Return the text of the statement that a name is in."""
+        statement = self._statement(stretch)
+        return self.texts[stretch.file][statement.start : statement.end]
+
     # ---- descriptions ----
 
     def description(self, file: str, offset: int) -> str | None:
@@ -188,6 +220,9 @@ class Project:
         stratum = self._stratum(name.name, name.arity) if rules else None
         if stratum is not None:
             parts[0] += f", stratum {stratum}"
+        if (declared := self._inputs().get((name.name, name.arity))) is not None:
+            parts.append(f"`{_signature(declared)}`")
+            parts += [] if declared.gloss is None else [declared.gloss]
         if comment := self._comment(defining):
             parts.append(comment)
         if rules:
@@ -207,10 +242,7 @@ class Project:
         return next(filter(None, comments), "")
 
     def _rules(self, stretches: list[Stretch]) -> str:
-        texts = []
-        for stretch in stretches[:MAX_RULES_SHOWN]:
-            statement = self._statement(stretch)
-            texts.append(self.texts[stretch.file][statement.start : statement.end])
+        texts = list(map(self._text, stretches[:MAX_RULES_SHOWN]))
         if len(stretches) > MAX_RULES_SHOWN:
             texts.append(f"% and {len(stretches) - MAX_RULES_SHOWN} more")
         return "```kb\n" + "\n".join(texts) + "\n```"
@@ -241,25 +273,49 @@ class Project:
                 if isinstance(statement, RuleStatement):
                     yield statement
 
+    def _inputs(self) -> dict[tuple[str, int], Input]:
+        """Return the declared inputs by name and number of arguments."""
+        return {
+            (declared.predicate, declared.arity): declared
+            for each in self._sources()
+            for statement in each.parsed.statements
+            if isinstance(statement, DeclarationStatement)
+            and isinstance(declared := statement.declaration, Input)
+        }
+
     # ---- completion ----
 
     def completions(self, file: str, offset: int) -> list[CompletionItem]:
         """Return what may be typed at an offset, in order."""
-        cursor = cursor_at(self.texts[file][:offset])
+        before = self.texts[file][:offset]
+        cursor = cursor_at(before)
         size = len(cursor.word)
+        if _IMPORTED.search(before):
+            return [CompletionItem(each, "keyword", size) for each in sorted(installed())]
         if cursor.word.startswith("?"):
             names = [each for each in cursor.variables if each != cursor.word]
             return [CompletionItem(each, "variable", size) for each in names]
         if cursor.takes_rule:
-            rules = {each.name for _, each in self._all() if each.kind is NameKind.RULE}
-            return [CompletionItem(each, "rule", size) for each in sorted(rules)]
+            return [CompletionItem(each, "rule", size) for each in self._rule_names()]
+        if cursor.takes_type:
+            return [CompletionItem(each, "keyword", size) for each in TYPES]
+        if cursor.takes_declaration:
+            return [CompletionItem(each, "keyword", size) for each in DECLARATION_WORDS]
         if cursor.argument is not None:
-            variables = [CompletionItem(each, "variable", size) for each in cursor.variables]
             constants = self._constants(*cursor.argument)
             matches = [CompletionItem(each, "constant", size) for each in constants]
-            return variables + matches if not cursor.word else matches
+            variables = () if cursor.word else cursor.variables
+            return [*(CompletionItem(each, "variable", size) for each in variables), *matches]
         if not cursor.takes_atom:
             return []
+        keywords = [CompletionItem(each, "keyword", size) for each in KEYWORDS]
+        return [*self._predicates(file, offset, size), *keywords]
+
+    def _rule_names(self) -> list[str]:
+        return sorted({each.name for _, each in self._all() if each.kind is NameKind.RULE})
+
+    def _predicates(self, file: str, offset: int, size: int) -> Iterator[CompletionItem]:
+        """Yield the predicates other than the one that is typed at an offset, in order."""
         arities: dict[str, set[int]] = {}
         for schema in self._external:
             arities.setdefault(schema.predicate, set()).add(schema.arity)
@@ -267,13 +323,9 @@ class Project:
             is_typed = where == file and each.start <= offset <= each.end
             if _is_predicate(each) and not is_typed:
                 arities.setdefault(each.name, set()).add(each.arity)
-        matches = [
-            CompletionItem(
-                print_constant(name), "predicate", size, f"{name}/{', '.join(map(str, sorted(of)))}"
-            )
-            for name, of in sorted(arities.items())
-        ]
-        return matches + [CompletionItem(each, "keyword", size) for each in KEYWORDS]
+        inputs = self._inputs()
+        for name, of in sorted(arities.items()):
+            yield CompletionItem(print_constant(name), "predicate", size, _remark(name, of, inputs))
 
     def _constants(self, predicate: str, index: int) -> list[str]:
         """Return the constants that facts have in an argument of a predicate."""
@@ -285,6 +337,23 @@ class Project:
                     if index < len(args) and isinstance(args[index], str):
                         matches.add(print_constant(str(args[index])))
         return sorted(matches)[:MAX_CONSTANTS]
+
+
+def _signature(declared: Input) -> str:
+    """Return an input with the names and types of its arguments."""
+    name = print_predicate(declared.predicate, declared.arity)
+    return f"{name}({', '.join(declared.typed_args)})" if declared.args else name
+
+
+def _remark(name: str, arities: set[int], inputs: Mapping[tuple[str, int], Input]) -> str:
+    """Return the remark about a predicate: its arguments if it is an input, and their number."""
+    numbers = f"{name}/{', '.join(map(str, sorted(arities)))}"
+    declared = [inputs[name, arity] for arity in sorted(arities) if (name, arity) in inputs]
+    if len(declared) < len(arities):
+        return numbers
+    return "; ".join(
+        _signature(each) + (f": {each.gloss}" if each.gloss else "") for each in declared
+    )
 
 
 def _is_predicate(name: Occurrence) -> bool:

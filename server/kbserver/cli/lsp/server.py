@@ -26,7 +26,7 @@ from kbserver.cli.knowledge.rule_tests import TestResult
 from kbserver.cli.lsp.evaluation import answer_counts, join_orders, run_test
 from kbserver.cli.lsp.positions import Lines
 from kbserver.cli.lsp.project import Project, Stretch, outline
-from kbserver.cli.lsp.workspace import project_of
+from kbserver.cli.lsp.workspace import folder_of, project_of
 from kbtypes.results import Finding
 
 SOURCE = "kbcore"
@@ -307,7 +307,7 @@ def make_server(external: Modes) -> RuleServer:  # noqa: C901  one function for 
     @server.command(RUN_TEST)
     async def run(ls: RuleServer, uri: str, name: str) -> bool | None:
         result = await asyncio.get_running_loop().run_in_executor(
-            ls.evaluations, partial(run_test, ls.project(uri).texts, uri, name)
+            ls.evaluations, partial(run_test, ls.project(uri).texts, uri, name, folder_of)
         )
         if result is None:
             return None

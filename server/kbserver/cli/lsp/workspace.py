@@ -39,6 +39,12 @@ def project_of(workspace: Workspace, uri: str, external: Modes = NO_MODES) -> Pr
     return Project(texts, external)
 
 
+def folder_of(uri: str) -> Path | None:
+    """Return the folder of a file; None for a text that is no file."""
+    path = _path(uri)
+    return None if path is None else path.parent
+
+
 def _path(uri: str) -> Path | None:
     """Return the path of a file; None for a text that is no file, such as a new one."""
     path = to_fs_path(uri) if uri.startswith("file:") else None

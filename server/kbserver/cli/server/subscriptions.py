@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from kbcore.timestamps import iso_text
+from kbcore.timestamps import time_text
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import Failed, errors_in
 from kbserver.cli.shared.groups import CommandGroup
@@ -78,7 +78,7 @@ def list_(target: CommandTarget, output: Output) -> None:
                 row["goal"],
                 row["scope"],
                 str(row["count"]),
-                iso_text(row["expiresAt"]),
+                time_text(row["expiresAt"]),
                 row["webhook"],
             ),
             _line,

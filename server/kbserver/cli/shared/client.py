@@ -116,6 +116,8 @@ class ServerClient:
         also: int | None = None,
     ) -> HTTPResponse:
         """Send a request and return the response, whose body is not read yet."""
+        if not {"", ".", ".."}.isdisjoint(path.partition("?")[0].split("/")[1:]):
+            raise Failed(f"{path!r} has a part without a name: a proxy would take another path", 2)
         headers, data = self._headers, None
         if body is not None:
             data = json.dumps(body).encode()

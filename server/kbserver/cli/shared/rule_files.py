@@ -10,6 +10,9 @@ from kbserver.cli.shared.exits import Failed, describe_os_error
 STDIN = "-"
 """The name of standard input as a file."""
 
+STDIN_NAME = "<stdin>"
+"""The name of standard input in messages."""
+
 NOT_RUN = 2
 """Exit status if a file cannot be read."""
 

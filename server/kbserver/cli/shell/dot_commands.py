@@ -291,7 +291,7 @@ COMMANDS: dict[str, DotCommand] = {
     "forget": DotCommand("PATTERN | @ID", "Retract facts, or a rule", _forget),
     "undo": DotCommand("", "Undo the last change", _undo),
     "load": DotCommand("FILE", "Store a file; again: replace what it stored before", _load),
-    "save": DotCommand("FILE", "Write all facts and rules to a file", _save),
+    "save": DotCommand("FILE", "Write all facts, rules and rule sets to a file", _save),
     "scope": DotCommand("[NAME | base | *]", "List the scopes, or use one", _scope),
     "asof": DotCommand("[TIME | now]", "Answer as of a point in time", _asof),
     "time": DotCommand("[on | off]", "Show how long each entry takes", _time),

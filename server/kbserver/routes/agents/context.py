@@ -8,12 +8,13 @@ from flask import Response, request
 
 from kbcore.context.diff import WindowDiff
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.python_api.context import PythonContext
 from kbcore.state.keys import READER
 from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.errors import Gone
 from kbserver.http.request_context import applied, current, reader, runtime
 from kbserver.mcp import work
-from kbserver.operations import TEXT, OperationReply, Tool, as_object, as_text, operation
+from kbserver.operations import TEXT, Method, OperationReply, Tool, as_object, as_text, operation
 from kbserver.schemas.base import LeanAnswer
 from kbserver.schemas.context import (
     AnyWindow,
@@ -50,7 +51,7 @@ _DEPRECATION = {
     asks=True,
     tool=Tool(
         name="context",
-        description="Facts for a prompt by query and goals; fill=salience: more.",
+        description="Text for a prompt by query and goals; fill=salience: more.",
         takes=(
             "query",
             "asker",
@@ -139,6 +140,7 @@ def diff(outcome: WindowDiff, arguments: Json) -> Response:
     replies=(as_text("The session is deleted."),),
     body=ContextClearBody,
     core=TenantKB.clear_session,
+    methods=(Method(PythonContext.clear_session),),
 )
 def clear(outcome: None, arguments: Json) -> Response:
     """Delete the last context window of a session."""

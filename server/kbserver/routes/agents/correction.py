@@ -7,10 +7,11 @@ from flask import Response
 from kbcore.operations.episodes.correction import PurgeRemovals
 from kbcore.operations.history.undo import UndoneChange
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.python_api.episodes import PythonEpisodes
 from kbcore.state.keys import ADMIN, READER, WRITER
 from kbserver.answers import as_json
 from kbserver.http.request_context import reader
-from kbserver.operations import OF_NODES, Tool, as_object, operation
+from kbserver.operations import OF_NODES, Method, Tool, as_object, operation
 from kbserver.schemas.episodes.correction import (
     CorrectBody,
     Corrected,
@@ -60,6 +61,7 @@ def correct(outcome: CorrectOutcome, arguments: Json) -> Response:
     replies=(as_object("What was undone.", UndoneAnswer),),
     body=UndoBody,
     core=TenantKB.undo,
+    methods=(Method(PythonEpisodes.undo, result="UndoOutcome"),),
     prefer=("wait",),
     writes=True,
     asks=True,
@@ -91,6 +93,7 @@ def undo(outcome: UndoneChange, arguments: Json) -> Response:
     replies=(as_object("What was removed, or would be.", Purged),),
     body=PurgeBody,
     core=TenantKB.purge,
+    methods=(Method(PythonEpisodes.purge, result="PurgeOutcome", keyed=False),),
     prefer=("wait",),
     writes=True,
     asks=True,
@@ -136,6 +139,7 @@ def purge(outcome: PurgeRemovals, arguments: Json) -> Response:
     "GET /memory/purges",
     role=READER,
     replies=(as_object("The purges, oldest first.", PurgeList),),
+    methods=(Method(PythonEpisodes.purges, result="list[PurgeState]"),),
 )
 def purges() -> Response:
     """List the purges, and whether their text is gone from the log and the snapshots."""

@@ -6,10 +6,11 @@ from flask import Response, request
 
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, AddedEpisode
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.python_api.episodes import PythonEpisodes
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json
 from kbserver.http.request_context import named, reader
-from kbserver.operations import COUNT, TEXT, Tool, as_object, operation
+from kbserver.operations import COUNT, TEXT, Method, Tool, as_object, operation
 from kbserver.schemas.episodes.episodes import (
     LIMIT,
     OFFSET,
@@ -65,6 +66,7 @@ def add_episode(outcome: AddedEpisode, arguments: Json) -> Response:
     "GET /episodes",
     role=READER,
     replies=(as_object("The episodes.", EpisodeList),),
+    methods=(Method(PythonEpisodes.episodes),),
     query={
         **_PAGE,
         "session": {**NAME, "description": "Only episodes of this session."},
@@ -92,6 +94,7 @@ def episodes() -> Response:
     "GET /episodes/<id>",
     role=READER,
     replies=(as_object("The episode, with the facts that it supports.", EpisodeWithFacts),),
+    methods=(Method(PythonEpisodes.episode),),
     query={**_PAGE, KNOWN_AT: KNOWN_AT_PARAMETER},
     prefer=("wait",),
     asks=True,

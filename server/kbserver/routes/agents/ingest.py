@@ -11,10 +11,11 @@ from flask import Response
 
 from kbcore.context.summary import ScopeSummary
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.python_api.context import PythonContext
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import JSON, PLAIN, as_json, discarded
 from kbserver.mcp import work
-from kbserver.operations import OF_MODELS, TEXT, OperationReply, Tool, as_object, operation
+from kbserver.operations import OF_MODELS, TEXT, Method, OperationReply, Tool, as_object, operation
 from kbserver.routes.agents.context import as_window
 from kbserver.schemas.fields import Json
 from kbserver.schemas.ingest import (
@@ -102,6 +103,7 @@ def turns(outcome: IngestedText, arguments: Json) -> Response:
     replies=(as_object("The knowledge base at a glance.", SummaryAnswer),),
     body=ContextSummaryBody,
     core=TenantKB.context_summary,
+    methods=(Method(PythonContext.context_summary, result="Summary"),),
     prefer=("wait",),
     asks=True,
     tool=Tool(

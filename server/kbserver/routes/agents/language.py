@@ -7,9 +7,10 @@ from flask import Response
 from kbcore.language.extract import ExtractedFacts as ReadByModel
 from kbcore.language.synthesize import SynthesizedAnswer
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.python_api.language import PythonLanguage
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json, discarded
-from kbserver.operations import OF_MODELS, Tool, as_object, operation
+from kbserver.operations import OF_MODELS, Method, Tool, as_object, operation
 from kbserver.schemas.fields import Json
 from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Synthesized
 
@@ -56,6 +57,7 @@ def extract(outcome: ReadByModel, arguments: Json) -> Response:
     replies=(as_object("The answer, with the facts and rules it depends on.", Synthesized),),
     body=SynthesizeBody,
     core=TenantKB.synthesize,
+    methods=(Method(PythonLanguage.synthesize, result="Synthesis"),),
     prefer=("wait",),
     asks=True,
     errors=OF_MODELS,

@@ -7,13 +7,14 @@ from typing import Any
 from flask import Response
 
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.python_api.memory import PythonMemory
 from kbcore.state.facts import Row
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import members, parts_as_json, rows_written, text
 from kbserver.http.request_context import runtime
 from kbserver.mcp import work
-from kbserver.operations import Tool, as_object, as_text, operation
+from kbserver.operations import Method, Tool, as_object, as_text, operation
 from kbserver.schemas.atoms import ATOM_OR_TEXT
 from kbserver.schemas.facts import SalientRow, StoredRow, spoken
 from kbserver.schemas.fields import Json
@@ -37,6 +38,7 @@ from kbtypes.results import ConsolidateOutcome, DecayOutcome
     replies=(as_object("What was evicted, or would be.", Decayed),),
     body=DecayBody,
     core=TenantKB.decay,
+    methods=(Method(PythonMemory.decay),),
     writes=True,
     asks=True,
     tool=Tool(
@@ -61,6 +63,7 @@ def decay(outcome: DecayOutcome, arguments: Json) -> Response:
     replies=(as_object("What was replaced by summaries, or would be.", Consolidated),),
     body=ConsolidateBody,
     core=TenantKB.consolidate,
+    methods=(Method(PythonMemory.consolidate),),
     writes=True,
     asks=True,
     tool=Tool(

@@ -9,12 +9,13 @@ from kbcore.operations.episodes.episodes import DEFAULT_LISTED, MAX_LISTED
 from kbcore.operations.history.fact_history import DEFAULT_EVENTS
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.episodes import pattern_of
+from kbcore.python_api.user_memory import EmbeddedMemory
 from kbcore.python_values import named
 from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json, discarded
 from kbserver.http.request_context import reader
-from kbserver.mcp.work import ToolStored
-from kbserver.operations import COUNT, TEXT, Tool, as_object, operation
+from kbserver.mcp.work import ToolUpdated
+from kbserver.operations import COUNT, TEXT, Method, Tool, as_object, operation
 from kbserver.pace import reading
 from kbserver.schemas.episodes.history import LIMIT as HISTORY_LIMIT
 from kbserver.schemas.episodes.history import HistoryAnswer
@@ -32,6 +33,7 @@ from kbserver.schemas.user_memory import (
     MemorySearchBody,
     MemoryUpdateBody,
     facts_of,
+    found_by,
     history_of,
 )
 from kbserver.security import audit
@@ -54,14 +56,15 @@ LIMIT, OFFSET = Whole(1, MAX_LISTED), Whole(0)
         name="memory_add",
         description="Remember messages: a text, or chat messages with role, content, name and at.",
         takes=("messages", "session", "agent", "at"),
-        gives=("episodeIds", "facts", "warning?"),
+        gives=("episodeIds", "facts", "warning?", "forgotten?"),
         profile="memory",
     ),
 )
 def add(outcome: AddedMessages, arguments: Json) -> Response:
     """Store messages, and the facts that are read in them.
 
-    The texts are kept with and without a language model. With one, the facts that it reads are
+    The texts are kept with and without a language model, as prose: `likes(mia, tea)` in one is no
+    fact. With a model, the facts that it reads are
     stored in addition; a new value of a declared `@key` ends the older one. Messages that are
     stored already are not stored again.
     """
@@ -74,6 +77,14 @@ def add(outcome: AddedMessages, arguments: Json) -> Response:
     replies=(as_object("What is known about the question.", FoundMemories),),
     body=MemorySearchBody,
     core=TenantKB.memory_search,
+    methods=(
+        Method(
+            EmbeddedMemory.search,
+            "search(question: str, *, max_tokens: int | None = None, max_facts: int | None = None, "
+            "session: str | None = None, agent: str | None = None, citations: bool = True, "
+            "timeout_ms: int | None = None) -> MemorySearch",
+        ),
+    ),
     prefer=("wait",),
     asks=True,
     tool=Tool(
@@ -83,6 +94,7 @@ def add(outcome: AddedMessages, arguments: Json) -> Response:
         takes=("question", "maxTokens", "session", "agent"),
         gives=("text", "sources"),
         profile="memory",
+        work=found_by,
     ),
 )
 def search(outcome: MemorySearch, arguments: Json) -> Response:
@@ -96,7 +108,7 @@ def search(outcome: MemorySearch, arguments: Json) -> Response:
 @operation(
     "POST /memory/update",
     role=WRITER,
-    replies=(as_object("The number of new facts.", ToolStored),),
+    replies=(as_object("The number of new facts.", ToolUpdated),),
     body=MemoryUpdateBody,
     core=TenantKB.memory_update,
     writes=True,
@@ -105,7 +117,7 @@ def search(outcome: MemorySearch, arguments: Json) -> Response:
         description="Store a new value and end the older one: fact lives_in(mia, Berlin), since "
         "2026-11-13. replaces: the fact that ends, if the predicate has no @key.",
         takes=("fact", "since", "replaces"),
-        gives=("asserted", "updated?", "discarded?"),
+        gives=("asserted", "updated?", "discarded?", "warnings?"),
         destroys=True,
         profile="memory",
     ),
@@ -116,7 +128,7 @@ def update(outcome: StoreOutcome, arguments: Json) -> Response:
     The older value is the fact `replaces`, or that of the declared `@key` of the predicate, or the
     opposite of the fact.
     """
-    return as_json(ToolStored.write(outcome), discarded(outcome.discarded))
+    return as_json(ToolUpdated.write(outcome), discarded(outcome.discarded))
 
 
 @operation(
@@ -125,6 +137,14 @@ def update(outcome: StoreOutcome, arguments: Json) -> Response:
     replies=(as_object("What was forgotten, or would be.", ForgottenAnswer),),
     body=MemoryForgetBody,
     core=TenantKB.memory_forget,
+    methods=(
+        Method(
+            EmbeddedMemory.forget,
+            "forget(about: str, *, dry_run: bool = True, limit: int | None = None, "
+            "timeout_ms: int | None = None) -> Forgotten",
+            keyed=False,
+        ),
+    ),
     prefer=("wait",),
     writes=True,
     asks=True,
@@ -152,6 +172,12 @@ def forget(outcome: Forgotten, arguments: Json) -> Response:
     "GET /memory/history",
     role=READER,
     replies=(as_object("The events.", HistoryAnswer),),
+    methods=(
+        Method(
+            EmbeddedMemory.history,
+            "history(about: str, *, limit: int = 100, offset: int = 0) -> FactHistory",
+        ),
+    ),
     query={
         "about": {
             **TEXT,
@@ -192,6 +218,11 @@ def history() -> Response:
     "GET /memory/facts",
     role=READER,
     replies=(as_object("What is believed now.", BelievedAnswer),),
+    methods=(
+        Method(
+            EmbeddedMemory.facts, "facts(*, limit: int = 100, offset: int = 0) -> BelievedFacts"
+        ),
+    ),
     query={
         "limit": {**LIMIT.schema, "description": f"Default: {DEFAULT_LISTED}."},
         "offset": {**COUNT, "description": "Facts to skip."},

@@ -147,7 +147,7 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     transaction=True,
     tool=Tool(
         name="forget",
-        description="Retract a fact; counts conclusions that fall.",
+        description="Retract a fact.",
         takes=(*ATOM_OR_TEXT, "scope"),
         gives=("retracted", "cascaded?", "stillDerivable?"),
         destroys=True,

@@ -8,6 +8,8 @@ from flask import Response, request
 
 from kbcore.operations.scripts import ScriptOutcome
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.python_api.reads import PythonReads
+from kbcore.python_api.writes import PythonWrites
 from kbcore.reason.budget import Notes
 from kbcore.search.neighbours import FactsAround
 from kbcore.state.keys import READER, WRITER
@@ -33,6 +35,7 @@ from kbserver.operations import (
     TEXT,
     UNKNOWN,
     WARNINGS,
+    Method,
     OperationReply,
     Tool,
     as_object,
@@ -50,12 +53,14 @@ from kbserver.schemas.reason import (
     ExecuteBody,
     ExecutedAnswer,
     ExplainBody,
+    HowToShown,
     InferBody,
     Pattern,
     Plans,
     Predicates,
     QueryBody,
     Question,
+    Questions,
     SlowGoalShown,
     SlowGoalsShown,
     WhyNotShown,
@@ -95,8 +100,8 @@ _PROOF = {
     paged=True,
     tool=Tool(
         name="ask",
-        description="Answer a goal: predicate and args, or text: parent(?x, bob). ?x is a variable.",
-        takes=(*ATOM_OR_TEXT, "negated", "scope", "withProof", "limit", "offset"),
+        description="Answer a goal: predicate and args, or text: parent(?x, bob); goals: many.",
+        takes=(*ATOM_OR_TEXT, "goals", "negated", "scope", "withProof", "limit", "offset"),
         answer=work.ToolRows,
         gives=("results", "count", "truncated"),
         profile="default",
@@ -104,7 +109,12 @@ _PROOF = {
     ),
 )
 def infer() -> Response:
-    """Answer a goal from facts and rules.
+    """Answer a goal, or several, from facts and rules.
+
+    `goals` are answered from one state: no write comes between two of them. The answer is an array
+    with the answers of each, in order. If one of them is invalid, none is answered, and the error
+    names it, as `goals[3]`. The limits of time, derived rows, steps, answers and proof nodes are
+    those of the whole request.
 
     With `Accept: application/vnd.apache.arrow.stream` the answers are an Arrow IPC stream: a column
     for each variable of the goal in order of appearance, dictionary-encoded, and the columns
@@ -119,20 +129,24 @@ def infer() -> Response:
     role=READER,
     replies=(
         OperationReply(
-            "Why the answers hold, why there are none, or the plan.",
-            {PLAIN: TEXT, JSON: {"anyOf": [Plans, WhyNotShown]}},
+            "Why the answers hold, why there are none, what would change that, or the plan.",
+            {PLAIN: TEXT, JSON: {"anyOf": [Plans, WhyNotShown, HowToShown]}},
             headers=UNKNOWN,
         ),
     ),
     body=ExplainBody,
     core=lambda kb, explanation: (explanation.answer(kb), explanation.unknown(kb)),
+    methods=(
+        Method(PythonReads.why_not, sends={"whyNot": True}, result="WhyNot"),
+        Method(PythonReads.how_to, sends={"howTo": True}),
+    ),
     prefer=("wait",),
     asks=True,
     transaction=True,
     tool=Tool(
         name="explain",
-        description="Why answers hold; whyNot: why none; plan: how a goal runs.",
-        takes=(*ATOM_OR_TEXT, "scope", "limit", "plan", "whyNot"),
+        description="Why answers hold; plan: steps.",
+        takes=(*ATOM_OR_TEXT, "scope", "limit", "plan", "whyNot", "howTo"),
         answer=work.ToolText,
         gives=("text",),
         profile="default",
@@ -151,7 +165,7 @@ def infer() -> Response:
     ),
 )
 def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
-    """Explain the answers of a goal, why it has none, or its evaluation plan."""
+    """Explain the answers of a goal, why it has none, what would change that, or its plan."""
     explanation, unknown = outcome
     headers = unknown_headers(unknown)
     if isinstance(explanation, str):
@@ -199,6 +213,7 @@ def query() -> Response:
     replies=(as_object("The facts and their number by predicate.", Neighbourhood),),
     body=NeighboursBody,
     core=TenantKB.neighbours,
+    methods=(Method(PythonReads.neighbours, result="Neighbours"),),
     prefer=("wait",),
     asks=True,
     transaction=True,
@@ -223,7 +238,7 @@ def neighbours(outcome: FactsAround, arguments: Json) -> Response:
     transaction=True,
     tool=Tool(
         name="aggregate",
-        description="COUNT, SUM, MIN, MAX or AVG (op) of argument argIndex (from 0) of facts.",
+        description="op COUNT, SUM, MIN, MAX, AVG of argument argIndex from 0.",
         takes=("predicate", "op", "argIndex", "args", "scope"),
         gives=("result", "matchedFacts?"),
         profile="default",
@@ -246,6 +261,7 @@ def aggregate() -> Response:
     replies=(as_object("What was stored and answered.", ExecutedAnswer, headers=UNKNOWN),),
     body=ExecuteBody,
     core=TenantKB.execute,
+    methods=(Method(PythonWrites.execute, keys={"text": "command"}, result="Executed"),),
     prefer=("wait",),
     writes=True,
     checked_inside=True,
@@ -266,6 +282,7 @@ def execute(outcome: ScriptOutcome, arguments: Json) -> Response:
     "GET /goals/slow",
     role=READER,
     replies=(as_object("The goals.", SlowGoalsShown),),
+    methods=(Method(PythonReads.slow_goals, result="list[SlowGoal]"),),
 )
 def slow_goals() -> Response:
     """Return the slowest goals of the tenant in the last hour.
@@ -280,6 +297,7 @@ def slow_goals() -> Response:
     "GET /predicates",
     role=READER,
     replies=(as_object("The predicates.", Predicates, headers=COUNTED),),
+    methods=(Method(PythonReads.predicates),),
     query={"scope": ReadScope.schema, KNOWN_AT: KNOWN_AT_PARAMETER},
     prefer=("wait",),
     asks=True,
@@ -288,7 +306,7 @@ def slow_goals() -> Response:
     paged=True,
     tool=Tool(
         name="predicates",
-        description="Predicates, with counts of facts and rules. Start here.",
+        description="Predicates and their counts. Start here.",
         body=work.PredicatesToolBody,
         takes=("prefix", "scope", "limit"),
         answer=work.ToolPredicates,
@@ -309,7 +327,7 @@ def predicates() -> Response:
 
 
 def _rows(kb: TenantKB, arguments: Json, key: str) -> Response:
-    goal: Question | Conjunction | Pattern = arguments[key]
+    goal: Question | Questions | Conjunction | Pattern = arguments[key]
     notes, requested = Notes(), page((goal, arguments.get("known_at")))
     kb = seen(kb, arguments)
     if accepts_arrow(request):
@@ -321,7 +339,10 @@ def _rows(kb: TenantKB, arguments: Json, key: str) -> Response:
 
 
 def _columns(
-    kb: TenantKB, goal: Question | Conjunction | Pattern, notes: Notes, requested: Page | None
+    kb: TenantKB,
+    goal: Question | Questions | Conjunction | Pattern,
+    notes: Notes,
+    requested: Page | None,
 ) -> Response:
     if requested is None:
         return table_as_arrow(goal.table(kb, notes), noted(notes))

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from flask import Response, request
 
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.python_api.reads import PythonReads
+from kbcore.python_api.writes import PythonWrites
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
 from kbcore.state.rulebook import (
     ParsedInput,
+    ParsedMask,
     ParsedPhrase,
     ParsedRule,
     RulesOutcome,
@@ -24,7 +27,16 @@ from kbserver.http.paging import answer_list
 from kbserver.http.request_context import applied, current, reader, runtime
 from kbserver.mcp import work
 from kbserver.notices import encoded
-from kbserver.operations import COUNTED, TEXT, OperationReply, Tool, as_object, as_text, operation
+from kbserver.operations import (
+    COUNTED,
+    TEXT,
+    Method,
+    OperationReply,
+    Tool,
+    as_object,
+    as_text,
+    operation,
+)
 from kbserver.schemas.facts import spoken
 from kbserver.schemas.fields import EVERY_SCOPE, Json, ReadScope
 from kbserver.schemas.requests import KNOWN_AT, KNOWN_AT_PARAMETER, scope_asked, seen_asked
@@ -35,6 +47,7 @@ from kbserver.schemas.rules import (
     ForgetRuleBody,
     Rules,
     StoredInputShown,
+    StoredMaskShown,
     StoredPhraseShown,
     StoredRuleShown,
     Taught,
@@ -70,6 +83,7 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
     body=TeachBody,
     core=TenantKB.assert_rules,
     again=_taught_again,
+    methods=(Method(PythonWrites.teach, prefer="return=representation"),),
     prefer=("return=representation",),
     writes=True,
     transaction=True,
@@ -104,6 +118,7 @@ def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
     replies=(as_object("The errors and warnings; none for a text without any.", Diagnostics),),
     body=CheckedTextBody,
     core=TenantKB.check,
+    methods=(Method(PythonReads.check),),
     transaction=True,
     errors=(422,),
 )
@@ -120,6 +135,12 @@ def check(findings: Sequence[Finding], arguments: Json) -> Response:
     "GET /rules",
     role=READER,
     replies=(as_object("The rules.", Rules, headers=COUNTED),),
+    methods=(
+        Method(PythonReads.rules, result="list[StoredRule]", of="rules"),
+        Method(PythonReads.phrases, result="list[StoredPhrase]", of="phrases"),
+        Method(PythonReads.inputs, result="list[StoredInput]", of="inputs"),
+        Method(PythonReads.masks, result="list[StoredMask]", of="masks"),
+    ),
     query={"scope": ReadScope.schema, KNOWN_AT: KNOWN_AT_PARAMETER},
     prefer=("wait",),
     asks=True,
@@ -129,12 +150,13 @@ def check(findings: Sequence[Finding], arguments: Json) -> Response:
 )
 @tagged
 def rules() -> Response:
-    """List the rules, and the phrases and inputs that are declared."""
+    """List the rules, and the phrases, inputs and masks that are declared."""
     scope = scope_asked(request.args, EVERY_SCOPE)
     kb = seen_asked(reader(), request.args)
     lists = {
         "phrases": StoredPhraseShown.write_all(kb.phrases(scope)),
         "inputs": StoredInputShown.write_all(kb.inputs(scope)),
+        "masks": StoredMaskShown.write_all(kb.masks(scope)),
     }
     declared = {name: rows for name, rows in lists.items() if rows}
     return answer_list(
@@ -156,8 +178,15 @@ def rules() -> Response:
 )
 def retract_rule(outcome: StoredDefinition, arguments: Json) -> Response:
     """Retract one rule or declaration."""
-    kind = {ParsedRule: "Rule", ParsedPhrase: "Phrase", ParsedInput: "Input"}[type(outcome)]
-    return text(f"{kind} Retracted: {outcome.text}")
+    return text(f"{_KINDS[type(outcome)]} Retracted: {outcome.text}")
+
+
+_KINDS = {
+    ParsedRule: "Rule",
+    ParsedPhrase: "Phrase",
+    ParsedInput: "Input",
+    ParsedMask: "Mask",
+}
 
 
 def in_a_header(warnings: Sequence[str]) -> str:

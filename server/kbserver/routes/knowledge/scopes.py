@@ -7,6 +7,7 @@ from itertools import chain
 from flask import Response, request
 
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.python_api.scopes import PythonScopes
 from kbcore.state.facts import Row
 from kbcore.state.keys import READER, WRITER
 from kbplanner.pacing import let_go, paced
@@ -15,7 +16,7 @@ from kbserver.http.etags import tagged
 from kbserver.http.paging import answer_list
 from kbserver.http.request_context import named, reader, runtime, writer
 from kbserver.mcp import work
-from kbserver.operations import COUNTED, Tool, as_object, operation
+from kbserver.operations import COUNTED, Method, Tool, as_object, operation
 from kbserver.schemas.fields import Json
 from kbserver.schemas.requests import KNOWN_AT, KNOWN_AT_PARAMETER, seen_asked
 from kbserver.schemas.scopes import (
@@ -31,6 +32,8 @@ from kbserver.schemas.scopes import (
 )
 from kbtypes.results import ForkOutcome, MergeOutcome, ScopeDiff
 
+_SCOPES = {"source": "sourceScope", "target": "targetScope"}
+
 
 @operation(
     "POST /scope/fork",
@@ -38,6 +41,7 @@ from kbtypes.results import ForkOutcome, MergeOutcome, ScopeDiff
     replies=(as_object("What was copied.", Forked),),
     body=ScopeForkBody,
     core=TenantKB.fork_scope,
+    methods=(Method(PythonScopes.fork, keys=_SCOPES),),
     writes=True,
     tool=Tool(
         name="fork_scope",
@@ -61,6 +65,7 @@ def fork(outcome: ForkOutcome, arguments: Json) -> Response:
     replies=(as_object("The differences.", Compared),),
     body=ScopeDiffBody,
     core=TenantKB.diff_scopes,
+    methods=(Method(PythonScopes.diff, keys=_SCOPES),),
     asks=True,
     tool=Tool(
         name="diff_scope",
@@ -99,6 +104,7 @@ def diff(outcome: ScopeDiff, arguments: Json) -> Response:
     replies=(as_object("What was merged.", Merged),),
     body=ScopeMergeBody,
     core=TenantKB.merge_scope,
+    methods=(Method(PythonScopes.merge, keys=_SCOPES),),
     writes=True,
     errors=(422,),
     tool=Tool(
@@ -119,6 +125,7 @@ def merge(outcome: MergeOutcome, arguments: Json) -> Response:
     "DELETE /scope/<name>",
     role=WRITER,
     replies=(as_object("What was deleted.", Dropped),),
+    methods=(Method(PythonScopes.drop_scope, keys={"scope": "name"}, of="deleted"),),
     writes=True,
     tool=Tool(
         name="delete_scope",
@@ -140,6 +147,7 @@ def drop(name: str) -> Response:
     "GET /scopes",
     role=READER,
     replies=(as_object("The scopes, by name.", Scopes, headers=COUNTED),),
+    methods=(Method(PythonScopes.scopes),),
     query={KNOWN_AT: KNOWN_AT_PARAMETER},
     prefer=("wait",),
     asks=True,

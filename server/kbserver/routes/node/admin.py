@@ -12,7 +12,7 @@ from flask import Response
 from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json, text
 from kbserver.http.request_context import named, runtime
-from kbserver.operations import as_object, as_text, operation
+from kbserver.operations import Method, as_object, as_text, operation
 from kbserver.schemas.requests import Nothing, load
 from kbserver.schemas.scopes import Database, NewDatabaseBody, NewTenantBody
 from kbserver.security.permissions import About
@@ -20,12 +20,14 @@ from kbserver.security.permissions import About
 _CREATED = 201
 
 _NODE: dict[str, Any] = {"role": ADMIN, "about": About.NODE, "tenant": False}
+_DATABASE = {"database": "name"}
 _NAMED: dict[str, Any] = {"role": ADMIN, "about": About.NAMED, "tenant": False}
 
 
 @operation(
     "GET /admin/databases",
     replies=(as_object("The databases, by name.", {"type": "array", "items": Database}),),
+    methods=(Method(signature="databases() -> list[DatabaseInfo]"),),
     **_NODE,
 )
 def databases() -> Response:
@@ -37,6 +39,7 @@ def databases() -> Response:
     "POST /admin/databases",
     replies=(as_text("The database is created.", status=_CREATED),),
     body=NewDatabaseBody,
+    methods=(Method(signature="create_database(name: str) -> None"),),
     writes=True,
     **_NODE,
 )
@@ -50,6 +53,7 @@ def create_database() -> Response:
 @operation(
     "DELETE /admin/databases/<name>",
     replies=(as_text("The database is deleted."),),
+    methods=(Method(signature="delete_database(name: str) -> None"),),
     writes=True,
     errors=(404,),
     **_NODE,
@@ -63,6 +67,7 @@ def drop_database(name: str) -> Response:
 @operation(
     "POST /admin/databases/<name>/nuke",
     replies=(as_text("The database is empty."),),
+    methods=(Method(signature="empty_database(name: str) -> None"),),
     body=Nothing,
     writes=True,
     errors=(404,),
@@ -78,6 +83,7 @@ def nuke_database(name: str) -> Response:
 @operation(
     "GET /admin/databases/<name>/tenants",
     replies=(as_object("The ids of the tenants.", {"type": "array", "items": {"type": "string"}}),),
+    methods=(Method(signature="tenants(database: str = 'default') -> list[str]", keys=_DATABASE),),
     errors=(404,),
     **_NAMED,
 )
@@ -93,6 +99,12 @@ def tenants(name: str) -> Response:
         as_text("The tenant existed before."),
     ),
     body=NewTenantBody,
+    methods=(
+        Method(
+            signature="create_tenant(tenant: str, database: str = 'default') -> None",
+            keys={"tenant": "tenantId", **_DATABASE},
+        ),
+    ),
     writes=True,
     errors=(404,),
     **_NAMED,
@@ -107,6 +119,12 @@ def create_tenant(name: str) -> Response:
 @operation(
     "DELETE /admin/databases/<name>/tenants/<tenant>",
     replies=(as_text("The tenant is deleted."),),
+    methods=(
+        Method(
+            signature="delete_tenant(tenant: str, database: str = 'default') -> None",
+            keys=_DATABASE,
+        ),
+    ),
     writes=True,
     errors=(404,),
     **_NAMED,
@@ -120,6 +138,12 @@ def drop_tenant(name: str, tenant: str) -> Response:
 @operation(
     "POST /admin/databases/<name>/tenants/<tenant>/nuke",
     replies=(as_text("The tenant is empty."),),
+    methods=(
+        Method(
+            signature="empty_tenant(tenant: str, database: str = 'default') -> None",
+            keys=_DATABASE,
+        ),
+    ),
     body=Nothing,
     writes=True,
     errors=(404,),

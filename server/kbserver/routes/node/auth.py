@@ -15,7 +15,7 @@ from kbcore.node.api_keys import NewKey, first_admin, is_equal
 from kbcore.state.keys import ADMIN
 from kbserver.answers import as_json
 from kbserver.http.request_context import current_request, runtime
-from kbserver.operations import as_object, operation
+from kbserver.operations import Method, as_object, operation
 from kbserver.schemas.node import (
     AuthStatus,
     BootstrapBody,
@@ -139,6 +139,7 @@ def _count_wrong_token() -> None:
             {"type": "array", "items": ListedKey},
         ),
     ),
+    methods=(Method(signature="api_keys() -> list[ApiKey]"),),
     errors=(409,),
     **_ADMIN,
 )
@@ -160,11 +161,22 @@ def listed() -> Response:
         ),
     ),
     body=NewKeyBody,
+    methods=(
+        Method(
+            signature="create_api_key(name: str, role: str, *, databases: Sequence[str] = (), "
+            "tenants: Sequence[str] = (), expires_in_days: float | None = None, "
+            "description: str = '') -> ApiKey"
+        ),
+    ),
     writes=True,
     **_ADMIN,
 )
 def create() -> Response:
-    """Create an API key."""
+    """Create an API key.
+
+    Its secret is `key` of the answer, and is never shown again. The role is `reader`, `writer`,
+    `admin` or `replica`. Without `databases` and `tenants` the key is valid everywhere.
+    """
     return _made(_managed().create(load(NewKeyBody)["wanted"]))
 
 
@@ -179,6 +191,9 @@ def create() -> Response:
         ),
     ),
     body=KeyRotationBody,
+    methods=(
+        Method(signature="rotate_api_key(id: str, *, overlap_seconds: float = 3600) -> ApiKey"),
+    ),
     writes=True,
     errors=(404,),
     **_ADMIN,
@@ -192,6 +207,7 @@ def rotate(id: str) -> Response:
 @operation(
     "DELETE /auth/keys/<id>",
     replies=(as_object("The key is revoked.", RevokedKey),),
+    methods=(Method(signature="revoke_api_key(id: str) -> None"),),
     writes=True,
     errors=(404,),
     **_ADMIN,

@@ -99,7 +99,8 @@ class UndoBody(Budgeted):
     request = Text(
         "The idempotency key of its request, or the id of its transaction.",
         data_key="requestId",
-        schema={"minLength": 1, "maxLength": 255},
+        most=255,
+        schema={"minLength": 1},
     )
 
     requires: ClassVar[Json] = {"anyOf": [{"required": ["commitSeq"]}, {"required": ["requestId"]}]}

@@ -11,21 +11,18 @@ from kbcore.operations.history.fact_history import (
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.python_api.episodes import pattern_of
 from kbserver.pace import reading
-from kbserver.schemas.base import Answer, Body, answer_of
-from kbserver.schemas.facts import Row
+from kbserver.schemas.base import Body, answer_of
 from kbserver.schemas.fields import (
     Choice,
     Count,
     Flag,
     Json,
-    Many,
-    One,
     ReadScope,
     Text,
     Time,
     Whole,
 )
-from kbtypes.episodes import FactEvent
+from kbtypes.episodes import FactEvent, FactHistory
 
 LIMIT = Whole(1, MAX_EVENTS)
 OFFSET = Whole(0)
@@ -41,27 +38,13 @@ class HistoryToolBody(Body):
     oldest_first = Flag()
 
 
-HistoryEvent = answer_of(
-    FactEvent,
-    "HistoryEvent",
-    event=Choice(*EVENTS),
-    cause=Choice(*CAUSES),
-    before=One(
-        Row, description="The fact before the event; null if it was not stored.", allow_none=True
-    ),
-    after=One(
-        Row, description="The fact after the event; null if it is not stored.", allow_none=True
-    ),
+HistoryEvent = answer_of(FactEvent, "HistoryEvent", event=Choice(*EVENTS), cause=Choice(*CAUSES))
+HistoryAnswer = answer_of(
+    FactHistory,
+    "History",
+    start_seq=Count("The log tells what happened after this commit.", of="start.seq"),
+    start_at=Time(of="start.at"),
 )
-
-
-class HistoryAnswer(Answer):
-    """A page of the history of facts."""
-
-    events = Many(HistoryEvent)
-    total_events = Count(of="total")
-    start_seq = Count("The log tells what happened after this commit.", of="start.seq")
-    start_at = Time(of="start.at")
 
 
 def history_tool(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:

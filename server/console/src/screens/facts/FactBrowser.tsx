@@ -3,6 +3,7 @@ import { useEffect, useMemo, useState } from "react";
 import { Link } from "wouter";
 
 import { linkTo, useAddressParts } from "../../address";
+import { usePredicates } from "../../api/queries";
 import { ErrorMessage } from "../../components/ErrorMessage";
 import { VirtualTable } from "../../components/VirtualTable";
 import { atomText } from "../../language/goal";
@@ -39,13 +40,14 @@ export function FactBrowser({ predicate, arity, onMessage }: Properties) {
     setAction(null);
     if (message !== null) onMessage(message);
   };
-  const { columns, cells } = useMemo(() => columnsOf(rows, arity), [rows, arity]);
+  const declared = usePredicates().find((each) => each.predicate === predicate && each.arity === arity)?.args;
+  const { columns, cells } = useMemo(() => columnsOf(rows, arity, declared), [rows, arity, declared]);
   return (
     <>
       <div className="fields filters" role="search" aria-label="Filter facts">
         <FilterField label="Contains" value={search.get("contains") ?? ""} placeholder="any text" onChange={(text) => change({ contains: text, page: null })} />
         {filters.map((value, index) => (
-          <FilterField key={index} label={`Argument ${index + 1} is`} value={value} onChange={(text) => change({ [`arg${index + 1}`]: text, page: null })} />
+          <FilterField key={index} label={`${declared?.[index] ?? `Argument ${index + 1}`} is`} value={value} onChange={(text) => change({ [`arg${index + 1}`]: text, page: null })} />
         ))}
         <label>
           Sign
@@ -115,8 +117,14 @@ function rangeText(page: number, count: number, total: number): string {
   return `Facts ${first.toLocaleString("en")} to ${(first + count - 1).toLocaleString("en")} of ${all}`;
 }
 
-/** Return the columns of facts: their arguments, and the details that any of them has. */
-function columnsOf(rows: readonly StoredFact[], arity: number): { columns: string[]; cells: (fact: StoredFact) => string[] } {
+/**
+ * Return the columns of facts: their arguments, with the names that are declared for them, and the details that any of them has.
+ */
+function columnsOf(
+  rows: readonly StoredFact[],
+  arity: number,
+  declared: readonly string[] | undefined,
+): { columns: string[]; cells: (fact: StoredFact) => string[] } {
   const details: { title: string; text: (fact: StoredFact) => string }[] = [
     { title: "sign", text: ({ negated }) => (negated ? "negative" : "") },
     { title: "confidence", text: ({ confidence }) => confidence?.toString() ?? "" },
@@ -124,7 +132,7 @@ function columnsOf(rows: readonly StoredFact[], arity: number): { columns: strin
     { title: "metadata", text: ({ metadata }) => (Object.keys(metadata).length === 0 ? "" : JSON.stringify(metadata)) },
   ];
   const shown = details.filter(({ text }) => rows.some((fact) => text(fact) !== ""));
-  const args = arity === 0 ? ["fact"] : Array.from({ length: arity }, (_, index) => `argument ${index + 1}`);
+  const args = arity === 0 ? ["fact"] : Array.from({ length: arity }, (_, index) => declared?.[index] ?? `argument ${index + 1}`);
   return {
     columns: [...args, ...shown.map(({ title }) => title)],
     cells: (fact) => [...(arity === 0 ? [fact.predicate] : fact.args), ...shown.map(({ text }) => text(fact))],

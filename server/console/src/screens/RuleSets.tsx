@@ -1,0 +1,76 @@
+// Rule sets: what is deployed, versions, differences, the impact of an edited text, and rollback.
+import { useState } from "react";
+
+import { useAddressParts } from "../address";
+import { ErrorMessage } from "../components/ErrorMessage";
+import { Tabs } from "../components/Tabs";
+import { timeText, useRuleSets, useVersions, type RuleSet } from "./rulesets/requests";
+import { Compare } from "./rulesets/Compare";
+import { EditedText } from "./rulesets/EditedText";
+import { Versions } from "./rulesets/Versions";
+import "./rulesets.css";
+
+export default function RuleSets() {
+  const [search, change] = useAddressParts();
+  const [message, setMessage] = useState<string | null>(null);
+  const sets = useRuleSets();
+  const name = search.get("set");
+  const setScope = search.get("setScope");
+  const current = sets.data?.find((each) => each.name === name && each.scope === setScope);
+  const show = (set: RuleSet) => change({ set: set.name, setScope: set.scope, view: null, from: null, to: null }, { replace: false });
+  return (
+    <>
+      <h1>Rule sets</h1>
+      <p className="soft">A rule set is a unit of rules, declarations and facts, which <code>kbcore deploy</code> replaces as a whole.</p>
+      <p role="status">{message}</p>
+      {sets.error !== null && <ErrorMessage error={sets.error} />}
+      {sets.data?.length === 0 && <p className="soft">No rule set is deployed in this scope yet. Rules that were added one by one are on the screen “Facts and rules”.</p>}
+      {sets.data !== undefined && sets.data.length > 0 && (
+        <ul className="rule-sets card" aria-label="Rule sets">
+          {sets.data.map((set) => (
+            <li key={`${set.scope ?? ""} ${set.name}`}>
+              <strong>{set.name}</strong>
+              {set.scope !== null && <span className="kind">{set.scope}</span>}
+              <span>version {set.version}</span>
+              <span className="soft">
+                <time dateTime={new Date(set.deployedAt).toISOString()}>{timeText(set.deployedAt)}</time>, {contentsText(set)}
+              </span>
+              <button type="button" aria-label={`Show ${set.name}`} aria-pressed={set === current} onClick={() => show(set)}>Show</button>
+            </li>
+          ))}
+        </ul>
+      )}
+      {sets.data !== undefined && name !== null && current === undefined && <p className="warning">The rule set {name} does not exist here.</p>}
+      {current !== undefined && <RuleSetView key={`${current.scope ?? ""} ${current.name}`} set={current} onMessage={setMessage} />}
+    </>
+  );
+}
+
+function RuleSetView({ set, onMessage }: { set: RuleSet; onMessage: (message: string) => void }) {
+  const [search, change] = useAddressParts();
+  const query = useVersions(set);
+  if (query.error !== null) return <ErrorMessage error={query.error} />;
+  const versions = query.data;
+  if (versions === undefined) return <p role="status">Loading …</p>;
+  return (
+    <section aria-label={`Rule set ${set.name}`}>
+      <h2>{set.name} <span className="soft">version {set.version}</span></h2>
+      <Tabs
+        label="About the rule set"
+        selected={search.get("view") ?? "versions"}
+        onSelect={(view) => change({ view })}
+        tabs={[
+          { id: "versions", title: "Versions", content: () => <Versions set={set} versions={versions} onMessage={onMessage} /> },
+          { id: "compare", title: "Compare", content: () => <Compare set={set} versions={versions} /> },
+          { id: "impact", title: "Impact of an edit", content: () => <EditedText set={set} /> },
+        ]}
+      />
+    </section>
+  );
+}
+
+function contentsText({ rules, declarations, facts }: RuleSet): string {
+  const parts = [[rules, "rule"], [declarations, "declaration"], [facts, "fact"]] as const;
+  const texts = parts.filter(([count]) => count > 0).map(([count, noun]) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`);
+  return texts.length === 0 ? "empty" : texts.join(", ");
+}

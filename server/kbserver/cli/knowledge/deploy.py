@@ -1,0 +1,228 @@
+"""`kbcore deploy`: replace a rule set by files, or roll it back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from kbcore.language.rule_review import check_programs
+from kbcore.language.rule_set_files import RuleSetFile, name_of, rule_files
+from kbplanner.check.texts import ReadText, StoredProgram
+from kbplanner.syntax.diagnostics import counted
+from kbserver.cli.knowledge.check_formats import CheckedFile, as_text
+from kbserver.cli.knowledge.differences import difference_lines, impact_lines
+from kbserver.cli.knowledge.review import stored_predicates
+from kbserver.cli.shared.exits import Failed, as_failure
+from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.output import print_json
+from kbserver.cli.shared.target import CommandTarget, note, target_options
+from kbtypes.errors import KBError
+
+CHANGES = 2
+"""Exit status of --dry-run if the deployment would change something."""
+
+STORED_NOTHING = "; nothing was deployed"
+
+
+@command(
+    "deploy",
+    "kbcore deploy access/ --dry-run",
+    "kbcore deploy access/ --dry-run --impact-goal 'may_enter(?who)'",
+    "kbcore deploy access.kb --as access --message 'a lower threshold'",
+    "kbcore deploy --rollback access 3",
+)
+@click.argument("files", nargs=-1, metavar="[FILE...|FOLDER]")
+@click.option(
+    "--as", "name", metavar="NAME", help="Name of the rule set; default: @module, or the folder"
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Store nothing; exit status 0 without a change, 2 with changes, 1 with errors",
+)
+@click.option(
+    "--impact",
+    is_flag=True,
+    help="With --dry-run: print how many facts and conclusions would become true and false",
+)
+@click.option(
+    "--impact-goal",
+    "impact_goals",
+    multiple=True,
+    metavar="GOAL",
+    help="With --dry-run: the impact, and the answers of a goal that would change; repeatable",
+)
+@click.option(
+    "--expect-version",
+    "expected_version",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Deploy only if version N is in force; 0: none yet",
+)
+@click.option("--scope", help="Scope of the rule set; default: the base, whose rules hold anywhere")
+@click.option("--message", help="Message that is kept with the version")
+@click.option("--revision", help="Revision in version control that is kept with the version")
+@click.option(
+    "--rollback",
+    "rolled_back",
+    metavar="NAME",
+    help="Deploy an earlier version of this rule set again: the one before, or the number given",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what changes as JSON")
+@target_options
+def deploy(  # noqa: PLR0913  one parameter for each option of the command
+    target: CommandTarget,
+    files: tuple[str, ...],
+    name: str | None,
+    dry_run: bool,
+    impact: bool,
+    impact_goals: tuple[str, ...],
+    expected_version: int | None,
+    scope: str | None,
+    message: str | None,
+    revision: str | None,
+    rolled_back: str | None,
+    as_json: bool,
+) -> None:
+    """Replace a rule set by files.
+
+    FILEs, or the .kb files of one FOLDER, are checked, their tests are run, and they take the place
+    of what the rule set had, as one change. Rules, declarations and facts that the files no longer
+    have are removed, unless another rule set contains them or they were also stored one by one.
+    Prints what is added (+), changed (~) and removed (-). Without a difference no version is made.
+    """
+    options = {"scope": scope, "expectedVersion": expected_version, "message": message}
+    options = {key: value for key, value in options.items() if value is not None}
+    if rolled_back is not None:
+        if name is not None or dry_run or revision is not None:
+            raise Failed("--rollback takes no --as, --dry-run or --revision")
+        outcome = _rolled_back(target, rolled_back, files, options)
+        _show(outcome, "version", as_json)
+        return
+    if (impact or impact_goals) and not dry_run:
+        raise Failed("--impact and --impact-goal are for --dry-run")
+    if not files:
+        raise Failed("name files or a folder, or use --rollback NAME")
+    try:
+        texts, folder_name = rule_files([_existing(Path(file)) for file in files])
+        set_name = name_of(texts, name, folder_name)
+    except KBError as error:
+        raise as_failure(error) from error
+    body = {**options, "files": [{"path": each.path, "text": each.text} for each in texts]}
+    if revision is not None:
+        body["revision"] = revision
+    path = f"/rulesets/{quote(set_name, safe='')}"
+    asked = {"dryRun": True, "impact": impact, "impactGoals": list(impact_goals)}
+    try:
+        plan = target.send("PUT", path, {**body, **asked}).json()
+    except (Failed, KBError):
+        _check(target, texts, _read(texts))  # it names the files of syntax errors
+        raise
+    if not _has_changes(plan):
+        _show(plan, "version", as_json)
+        return
+    read = _read(texts)
+    _check(target, texts, read)
+    _run_tests(texts, read, Path() if folder_name is None else Path(files[0]))
+    if dry_run:
+        _show(plan, "would be version", as_json)
+        sys.exit(CHANGES)
+    _show(target.send("PUT", path, body).json(), "version", as_json)
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise Failed(f"{path}: no such file or folder")
+    return path
+
+
+def _rolled_back(
+    target: CommandTarget, name: str, numbers: Sequence[str], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Deploy an earlier version again, and return what changed."""
+    if len(numbers) > 1 or not all(number.isdecimal() for number in numbers):
+        raise Failed("--rollback takes the number of one version")
+    version = {"version": int(numbers[0])} if numbers else {}
+    path = f"/rulesets/{quote(name, safe='')}/rollback"
+    outcome: dict[str, Any] = target.send("POST", path, {**options, **version}).json()
+    return outcome
+
+
+def _read(files: Sequence[RuleSetFile]) -> list[ReadText]:
+    """Read files for their check and their tests."""
+    return [ReadText.of(each.text) for each in files]
+
+
+def _check(target: CommandTarget, files: Sequence[RuleSetFile], texts: Sequence[ReadText]) -> None:
+    """Print the errors and warnings of files; raise Failed if there is an error."""
+    stored = StoredProgram(
+        {name: frozenset(arities) for name, arities in stored_predicates(target).items()}
+    )
+    names = [each.path for each in files]
+    findings_of = check_programs(texts, stored, names=names)
+    checked = [
+        CheckedFile(each.path, each.text.split("\n"), findings)
+        for each, findings in zip(files, findings_of, strict=True)
+    ]
+    if any(each.findings for each in checked):
+        for line in as_text(checked):
+            click.echo(line, err=True)
+    errors = sum(each.severity == "error" for findings in findings_of for each in findings)
+    if errors:
+        raise Failed(f"{counted(errors, 'error')}{STORED_NOTHING}")
+
+
+def _run_tests(files: Sequence[RuleSetFile], texts: Sequence[ReadText], folder: Path) -> None:
+    """Run the tests of files, whose paths are in a folder; raise Failed if one fails."""
+    if not any("test" in each.text for each in files):
+        return
+    # Only files with tests need the engine in this process.
+    rule_tests = import_module("kbserver.cli.knowledge.rule_tests")
+    reports = import_module("kbserver.cli.knowledge.rule_test_reports")
+    read = [(file.path, text) for file, text in zip(files, texts, strict=True)]
+    run = rule_tests.run_of(read, folder_of=lambda name: (folder / name).parent)
+    results = list(run.results(run.tests()))
+    failed = [result for result in results if not result.has_passed]
+    for result in failed:
+        for line in reports.failure_lines(result):
+            click.echo(line, err=True)
+    if results:
+        note(click.unstyle(reports.summary(results)))
+    if failed:
+        raise Failed(f"{counted(len(failed), 'test')} failed{STORED_NOTHING}")
+
+
+def _has_changes(outcome: Mapping[str, Any]) -> bool:
+    facts = outcome["facts"]
+    counts = (facts[f"{kind}Count"] for kind in ("added", "changed", "removed"))
+    return any(outcome[kind] for kind in ("added", "changed", "removed")) or any(counts)
+
+
+def _show(outcome: Mapping[str, Any], is_version: str, as_json: bool) -> None:
+    """Print what a deployment has changed or would change, and its version."""
+    if as_json:
+        print_json(outcome)
+        return
+    if not _has_changes(outcome):
+        click.echo(f"{outcome['name']}: no change, version {outcome['version']}")
+        return
+    for line in difference_lines(outcome):
+        click.echo(line)
+    if "impact" in outcome:
+        for line in impact_lines(outcome["impact"]):
+            click.echo(line)
+    click.echo(f"{outcome['name']}: {is_version} {outcome['version']}, {_counts(outcome)}")
+
+
+def _counts(outcome: Mapping[str, Any]) -> str:
+    facts = outcome["facts"]
+    return ", ".join(
+        f"{len(outcome[kind]) + facts[f'{kind}Count']} {kind}"
+        for kind in ("added", "changed", "removed")
+    )

@@ -1,0 +1,1 @@
+function e(e){let{rawJSON:t}=JSON;return t===void 0?JSON.parse(e):JSON.parse(e,(e,n,r)=>{let i=r?.source;return typeof n==`number`&&i!==void 0&&String(n)!==i?t(i):n})}export{e as t};

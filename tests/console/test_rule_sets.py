@@ -1,0 +1,179 @@
+"""Rule sets: versions, differences side by side, the impact of an edited text, and rollback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+from support.console import Console
+from support.servers import Server
+
+THIRD = "may_enter(?who) :- level(?who, ?level), ?level >= 3."
+SECOND = "may_enter(?who) :- level(?who, ?level), ?level >= 2."
+EDITED = "may_enter(?who) :- level(?who, ?level), ?level >= 1."
+
+
+def deploy(console: Console, text: str, key: str | None = None, **notes: str) -> None:
+    """Deploy a text as the rule set "access"."""
+    headers = {"X-Tenant-ID": console.tenant}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
+    body = {"text": text, **notes}
+    httpx.put(
+        f"{console.base}/rulesets/access", json=body, headers=headers, timeout=30
+    ).raise_for_status()
+
+
+def deploy_two(console: Console, key: str | None = None) -> None:
+    """Deploy two versions of the rule set "access"; the facts are no part of it."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    console.post("/teach", {"text": "level(ann, 3). level(bob, 2). level(cleo, 1)."}, **headers)
+    deploy(console, f"{THIRD} open(shop).", key, message="First rules", revision="4f2c91d0aa77e1")
+    deploy(console, f"{SECOND} closed(shop).", key, message="Level 2 may enter")
+
+
+def cells(page: Page, label: str) -> list[list[str]]:
+    """Return the texts of the rows of the table in a region."""
+    rows = page.get_by_role("region", name=label).locator("tbody tr").all()
+    return [row.locator("th, td").all_inner_texts() for row in rows]
+
+
+def test_the_list_and_the_versions_say_what_was_deployed(console: Console):
+    deploy_two(console)
+    page = console.open("rulesets")
+    entry = page.get_by_role("list", name="Rule sets").get_by_role("listitem")
+    expect(entry).to_contain_text("access")
+    expect(entry).to_contain_text("version 2")
+    expect(entry).to_contain_text("1 rule, 1 fact")
+    page.get_by_role("button", name="Show access").click()
+    expect(page.get_by_role("region", name="Versions").locator("tbody tr")).to_have_count(2)
+    second, first = cells(page, "Versions")
+    assert (second[0], second[2:5]) == ("2", ["no key", "Level 2 may enter", ""])
+    assert (first[0], first[3:8]) == ("1", ["First rules", "4f2c91d0aa77", "2", "0", "0"])
+
+
+def test_two_versions_are_side_by_side_and_in_the_address(console: Console):
+    deploy_two(console)
+    page = console.open("rulesets", set="access")
+    name = "Compare version 2 with the version before"
+    page.get_by_role("button", name=name).click()
+    expect(page.get_by_role("region", name="Differences")).to_be_visible()
+    changed = [[THIRD, SECOND], ["open(shop).", ""], ["", "closed(shop)."]]
+    assert cells(page, "Differences") == changed
+    page.get_by_role("combobox", name="Before").select_option("Version 0 (empty)")
+    expect(page.get_by_role("columnheader", name="Version 0 (empty)")).to_be_visible()
+    expect(page.get_by_role("region", name="Differences").locator("del")).to_have_count(0)
+    page.reload()
+    expect(page.get_by_role("combobox", name="Before")).to_have_value("0")
+    assert cells(page, "Differences") == [["", SECOND], ["", "closed(shop)."]]
+
+
+def test_the_impact_of_an_edited_text_is_shown_and_nothing_is_stored(console: Console):
+    deploy_two(console)
+    page = console.open("rulesets", set="access", view="impact")
+    expect(page.get_by_role("textbox", name="Text of access")).to_contain_text("may_enter")
+    console.type_text("Text of access", EDITED)
+    page.get_by_role("textbox", name="Goal whose answers to compare").fill("may_enter(?who)")
+    page.get_by_role("button", name="Show the impact").click()
+    impact = page.get_by_role("region", name="Impact", exact=True)
+    sentence = "Facts and conclusions: 1 becomes true, 1 no longer holds."
+    expect(impact.get_by_text(sentence)).to_be_visible()
+    assert cells(page, "Changes by predicate") == [
+        ["closed/1", "0", "1", "0"],
+        ["may_enter/1", "1", "0", "0"],
+    ]
+    expect(impact.get_by_role("list", name="New answers")).to_contain_text("who = cleo")
+    assert cells(page, "Differences") == [[SECOND, EDITED], ["closed(shop).", ""]]
+    assert console.post("/ask", {"text": "may_enter(cleo)"}) == []
+
+
+def test_a_mistake_in_the_edited_text_is_shown_with_its_place(console: Console):
+    deploy_two(console)
+    console.expected_statuses.add(400)
+    page = console.open("rulesets", set="access", view="impact")
+    expect(page.get_by_role("textbox", name="Text of access")).to_contain_text("may_enter")
+    console.type_text("Text of access", "may_enter(?who) :- .")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Line 1, column 20")
+
+
+def test_a_rollback_is_confirmed_by_keyboard(console: Console):
+    deploy_two(console)
+    page = console.open("rulesets", set="access")
+    button = page.get_by_role("button", name="Roll back to version 1")
+    button.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Roll access back to version 1")
+    expect(dialog.get_by_role("region", name="Differences")).to_contain_text(THIRD)
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(button).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("region", name="Differences")).to_be_visible()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Rolled access back to version 1, as version 3.")).to_be_visible()
+    expect(page.get_by_role("region", name="Versions")).to_contain_text("rolled back to version 1")
+    assert [row["args"] for row in console.post("/ask", {"text": "may_enter(?who)"})] == [["ann"]]
+
+
+def test_a_rollback_does_not_overwrite_a_later_deployment(console: Console):
+    deploy_two(console)
+    console.expected_statuses.add(409)
+    page = console.open("rulesets", set="access")
+    page.get_by_role("button", name="Roll back to version 1").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("region", name="Differences")).to_be_visible()
+    deploy(console, EDITED)
+    dialog.get_by_role("button", name="Roll back").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("version 3")
+    assert len(console.post("/ask", {"text": "may_enter(?who)"})) == 3
+
+
+@pytest.mark.parametrize(("role", "count"), [("reader", 0), ("writer", 1)])
+def test_only_a_writer_is_offered_a_rollback(
+    new_console: Callable[..., Console],
+    keyed_server: Server,
+    keys: dict[str, str],
+    role: str,
+    count: int,
+):
+    console = new_console(on=keyed_server)
+    deploy_two(console, keys["writer"])
+    page = console.open("rulesets", set="access")
+    page.get_by_label("API key").fill(keys[role])
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="Versions").locator("tbody tr")).to_have_count(2)
+    assert {row[2] for row in cells(page, "Versions")} == {"writer"}
+    page.wait_for_function("document.querySelector('main[data-fetching=\"0\"]') !== null")
+    expect(page.get_by_role("button", name="Roll back")).to_have_count(count)
+
+
+def test_a_tenant_without_rule_sets_says_so(console: Console):
+    page = console.open("rulesets")
+    expect(page.get_by_text("No rule set is deployed in this scope yet.")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_violations_of_accessibility(
+    new_console: Callable[..., Console], scheme: str, width: int
+):
+    console = new_console(
+        color_scheme=scheme, reduced_motion="reduce", viewport={"width": width, "height": 800}
+    )
+    deploy_two(console)
+    for view in ("versions", "compare", "impact"):
+        page = console.open("rulesets", set="access", view=view)
+        if view == "impact":
+            console.type_text("Text of access", EDITED)
+            page.keyboard.press("Control+Enter")
+            expect(page.get_by_role("region", name="Changes by predicate")).to_be_visible()
+        assert console.violations() == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page = console.open("rulesets", set="access")
+    page.get_by_role("button", name="Roll back to version 1").click()
+    expect(page.get_by_role("dialog").get_by_role("region", name="Differences")).to_be_visible()
+    assert console.violations() == []
