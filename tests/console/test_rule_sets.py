@@ -35,9 +35,10 @@ def deploy_two(console: Console, key: str | None = None) -> None:
 
 
 def cells(page: Page, label: str) -> list[list[str]]:
-    """Return the texts of the rows of the table in a region."""
-    rows = page.get_by_role("region", name=label).locator("tbody tr").all()
-    return [row.locator("th, td").all_inner_texts() for row in rows]
+    """Return the texts of the rows of the table in a region, when it has come."""
+    rows = page.get_by_role("region", name=label).locator("tbody tr")
+    expect(rows).not_to_have_count(0)
+    return [row.locator("th, td").all_inner_texts() for row in rows.all()]
 
 
 def test_the_list_and_the_versions_say_what_was_deployed(console: Console):

@@ -114,7 +114,9 @@ def expected_and_conditions(case, dialects):
         except InvalidInput:  # a comparison that never holds
             assume(False)
         values = {row[GOALS[goal]] for row in kb.ask(goal)}
-        tables = [TABLES[name] for name in TABLES if name not in inlined]
+        text = "\n".join(program)  # a table whose facts nothing reads is refused
+        read = ["d", *(name for name in ("m", "n") if f"{name}(" in text)]
+        tables = [TABLES[name] for name in read if name not in inlined]
         conditions = [kb.sql(goal, tables, dialect=each) for each in dialects]
     return {row[0] for row in contents["d"]} & values, conditions
 
