@@ -1,0 +1,95 @@
+"""A goal whose answers are kept and changed by the changes of the stored facts."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+
+from kbplanner.engine.backend import NO_ROW, Engine, Relation
+from kbplanner.evaluate.answers import AnswerReader
+from kbplanner.evaluate.deferred import DeferredRows
+from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
+from kbplanner.evaluate.loaded import Bind, RunBudget
+from kbplanner.evaluate.maintained import NO_ROWS, Changed, MaintainedProgram, Rows, Unmaintained
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.passes.order import Statistics
+
+
+def can_be_maintained(run: GoalRun) -> bool:
+    """Return True if the rows of a finished run can be kept: its program is one of those that
+    `differentiate` knows, and no function failed in it.
+    """
+    changes = run.goal.changes
+    return changes is not None and not run.warnings and changes.components is not None
+
+
+class MaintainedGoal(AnswerReader):
+    """A goal table that is changed instead of evaluated again; `bytes` is its size.
+
+    It takes over the rows of a finished run that `can_be_maintained`; the caller closes the run.
+    The relations that `bind` returns must be as the run has read them.
+    """
+
+    def __init__(self, engine: Engine, run: GoalRun, bind: Bind, statistics: Statistics) -> None:
+        super().__init__(engine)
+        if run.goal.changes is None:
+            raise AssertionError("a goal without programs for its changes")
+        self.goal: CompiledGoal = run.goal
+        self.stored = self.goal.loaded.base
+        self._use_plan(run.goal.loaded)
+        self._bind = bind
+        self._statistics = statistics
+        self._program = MaintainedProgram(engine, run.goal.changes, run.run, self._plan.slots)
+        self.bytes = self._program.bytes
+
+    def change(self, changes: Mapping[RelationSchema, Changed], budget: RunBudget) -> Changed:
+        """Follow the changes of stored relations; return those of the answer relation.
+
+        Raises BudgetExceeded and Unmaintained; then it can only be closed.
+        """
+        self._hand_out()
+        changed = self._program.change(changes, self._bind, self._statistics, budget)
+        self.bytes = self._program.bytes
+        return changed.get(self._plan.slots[self._plan.answer], Changed(NO_ROWS, NO_ROWS))
+
+    def has(self, pattern: Sequence[int]) -> bool:
+        """Return True if the goal with these constants needs no work."""
+        if self._plan.seed is None:
+            return True
+        seed = self._plan.slots[self._plan.seed]
+        return self._program.relation(seed).locate(self._seed(pattern).symbols, 1)[0] != NO_ROW
+
+    def ask(
+        self,
+        pattern: Sequence[int],
+        budget: RunBudget,
+        first: int | None = None,
+        returns_all: bool = False,
+        deferred: DeferredRows | None = None,
+    ) -> tuple[array[int], int]:
+        """Return the answers as `GoalRun.ask` does; a binding that is new is derived.
+
+        Raises BudgetExceeded and Unmaintained; after the latter it can only be closed.
+        """
+        if not self.has(pattern):
+            seed = self._plan.slots[self._plan.seed or 0]
+            self.change({seed: Changed(self._seed(pattern), NO_ROWS)}, budget)
+        answer_pattern = pattern if self._is_whole else self._answer_pattern(pattern)
+        if deferred is not None and first is None and self._defers(answer_pattern):
+            return array("I"), self._defer(deferred)
+        rows = self._read_answers(answer_pattern, budget, first, returns_all)
+        return self._completed(rows, len(answer_pattern), pattern, budget)
+
+    def close(self) -> None:
+        """Free the rows, after they were copied for those who still want to read them."""
+        self._hand_out()
+        self._program.close()
+
+    def _seed(self, pattern: Sequence[int]) -> Rows:
+        return Rows(array("I", [pattern[index] for index in self._bound]), 1)
+
+    def _answers(self) -> Relation:
+        return self._program.relation(self._plan.slots[self._plan.answer])
+
+
+__all__ = ["MaintainedGoal", "Unmaintained", "can_be_maintained"]

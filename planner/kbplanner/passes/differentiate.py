@@ -1,0 +1,340 @@
+"""The programs that change the derived rows of a rewritten program after stored rows were added and
+removed.
+
+For each component, in the order of evaluation, there are two programs. The first finds the rows
+that may *fall*: those with an instance that has lost a premise. The second, on the state without
+them, finds the rows that are *new*: those with an instance that has got a premise, and those among
+the fallen ones with another instance; in a recursive component, also all that follow from these.
+What fell and is not new has gone, what is new and did not fall has come. (Deletion and
+rederivation: Gupta, Mumick and Subrahmanian, "Maintaining views incrementally", 1993.)
+
+Before:
+
+    free/2(?x, ?y) :- path/2(?x, ?y), not shut/1(?y).  % rule 1
+
+After:
+
+    fallen free/2(?x, ?y) :- removed path/2(?x, ?y), not shut/1(?y), kept free/2(?x, ?y).
+    fallen free/2(?x, ?y) :- added shut/1(?y), kept path/2(?x, ?y), kept free/2(?x, ?y).
+
+    new free/2(?x, ?y) :- fallen free/2(?x, ?y), kept path/2(?x, ?y), not shut/1(?y).
+    new free/2(?x, ?y) :- added path/2(?x, ?y), not shut/1(?y), not kept free/2(?x, ?y).
+    new free/2(?x, ?y) :- removed shut/1(?y), not shut/1(?y), kept path/2(?x, ?y), ...
+
+In the first program the kept rows of components below are those before the change, in the second
+those after it. Stored relations have changed already: where the first program needs their rows
+before, a clause has a version that reads them and one that reads those removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from kbplanner.ir.program import (
+    AggregateClause,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Computation,
+    Program,
+    by_head,
+    components,
+)
+from kbplanner.ir.schema import REPLACING, RelationSchema, Role
+from kbplanner.ir.terms import ANONYMOUS, Variable
+from kbplanner.ir.terms import numbered_variables as variables
+
+MAX_VERSIONS = 64
+"""A program with a clause that would have more versions than this is not maintained."""
+
+_UNMAINTAINED = frozenset({*REPLACING, Role.FIRST})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedComponent:
+    """A component of a program, and the clauses that find its changes.
+
+    `reads` are the relations below it. A row of one that is in `falls_by_removed` or
+    `falls_by_added` can make rows of the component fall. `again` derives all rows of the component.
+    """
+
+    relations: tuple[RelationSchema, ...]
+    reads: frozenset[RelationSchema]
+    falls_by_removed: frozenset[RelationSchema]
+    falls_by_added: frozenset[RelationSchema]
+    fallen: tuple[Clause, ...]
+    new: tuple[Clause, ...]
+    again: tuple[Clause, ...]
+
+
+def kept(schema: RelationSchema) -> RelationSchema:
+    """Return the relation that holds the rows of a relation of the program: a stored one itself."""
+    return schema if schema.role is Role.STORED else _named("kept", schema)
+
+
+def added(schema: RelationSchema) -> RelationSchema:
+    """Return the relation of the rows that hold only after the change."""
+    return _named("added", schema)
+
+
+def removed(schema: RelationSchema) -> RelationSchema:
+    """Return the relation of the rows that held only before the change."""
+    return _named("removed", schema)
+
+
+def fell(schema: RelationSchema) -> RelationSchema:
+    """Return the relation of the fallen rows, as an input of the second program."""
+    return _named("fell", schema)
+
+
+def fallen(schema: RelationSchema) -> RelationSchema:
+    """Return the relation of the fallen rows, as a result of the first program."""
+    return _named("fallen", schema, Role.DERIVED)
+
+
+def new(schema: RelationSchema) -> RelationSchema:
+    """Return the relation of the new rows, as a result of the second program."""
+    return _named("new", schema, Role.DERIVED)
+
+
+def _named(name: str, schema: RelationSchema, role: Role = Role.STORED) -> RelationSchema:
+    # No predicate of a user can hold a NUL character.
+    more = (schema.role.value, schema.truth, schema.adornment, repr(schema.restrictions))
+    return RelationSchema("\0".join((name, str(schema), *more)), schema.arity, role=role)
+
+
+def differentiate(program: Program) -> list[ChangedComponent] | None:
+    """Return the components of a program with the clauses for their changes, in the order of
+    evaluation.
+
+    None if it cannot be maintained: it reads rows of plugins or of another evaluation, depends on
+    `now()`, keeps best values, classes or first rows, or has a clause with too many versions.
+    """
+    if program.external or not all(map(_is_plain, program.clauses)):
+        return None
+    heads = by_head(program.clauses)
+    result = []
+    for part in components(program.clauses):
+        relations = tuple(sorted(part.relations, key=str))
+        own = [clause for schema in relations for clause in heads[schema]]
+        if any(_Versions(clause, part.relations).count > MAX_VERSIONS for clause in own):
+            return None
+        result.append(_changed(own, relations))
+    return result
+
+
+def _is_plain(clause: Clause) -> bool:
+    return not any(
+        item.function == "now"
+        if isinstance(item, Computation)
+        else isinstance(item, ClauseAtom)
+        and (
+            item.schema.role in _UNMAINTAINED
+            or (item.schema.role is Role.STORED and item.schema.source is not None)
+        )
+        for item in (clause.head, *clause.body)
+    )
+
+
+def _changed(clauses: Sequence[Clause], relations: tuple[RelationSchema, ...]) -> ChangedComponent:
+    lost: list[Clause] = []
+    got: list[Clause] = []
+    again: list[Clause] = []
+    falls: dict[bool, set[RelationSchema]] = {False: set(), True: set()}
+    for clause in clauses:
+        if clause.aggregates:
+            lost += _groups_lost(clause)
+            got += _groups(clause, _touched(clause))
+            again += _groups(clause, ())
+            for kinds in falls.values():
+                kinds.update(atom.schema for atom in clause.atoms())
+            continue
+        versions = _Versions(clause, relations)
+        lost += versions.fallen()
+        got += versions.new()
+        again.append(versions.again())
+        if clause.head.schema.role is not Role.DEMAND:
+            for atom in clause.all_atoms():
+                falls[atom.absent].add(atom.schema)
+    reads = {atom.schema for clause in clauses for atom in clause.all_atoms()}
+    return ChangedComponent(
+        relations,
+        frozenset(reads.difference(relations)),
+        frozenset(falls[False].difference(relations)),
+        frozenset(falls[True].difference(relations)),
+        tuple(lost),
+        tuple(got),
+        tuple(again),
+    )
+
+
+Change = Callable[[ClauseAtom], list[ClauseItem]]
+"""How a version of a clause reads a premise that has changed."""
+
+
+class _Versions:
+    """The versions of one clause in the programs of its component."""
+
+    def __init__(self, clause: Clause, relations: Collection[RelationSchema]) -> None:
+        self._clause = clause
+        self._head = clause.head
+        self._own: list[int] = []
+        self._stored: list[int] = []
+        self._derived: list[int] = []
+        self._demand: list[int] = []
+        for place, item in enumerate(clause.body):
+            if isinstance(item, ClauseAtom):
+                if item.schema.role is Role.DEMAND:
+                    self._demand.append(place)
+                if item.schema in relations:
+                    self._own.append(place)
+                elif item.schema.role is Role.STORED:
+                    self._stored.append(place)
+                else:
+                    self._derived.append(place)
+
+    @property
+    def count(self) -> int:
+        """The number of its versions in the program that has most of them."""
+        derived, stored, own = (len(each) for each in (self._derived, self._stored, self._own))
+        return max(2**stored + derived + own, 2**own + derived + stored)
+
+    def fallen(self) -> Iterator[Clause]:
+        """Yield the versions that find rows with an instance that has lost a premise.
+
+        Those of stored relations, which have changed already, are read from the changes in every
+        combination. Demand never falls: more of it than needed does no harm.
+        """
+        schema = self._head.schema
+        if schema.role is Role.DEMAND:
+            return
+        check = ClauseAtom(kept(schema), self._head.args)
+        for places in _subsets(self._stored):
+            yield self._version(fallen(schema), dict.fromkeys(places, _lost), check)
+        for places, change in ((self._derived, _lost), (self._own, _fallen)):
+            for place in places:
+                if place not in self._demand:
+                    yield self._version(fallen(schema), {place: change}, check)
+
+    def new(self) -> Iterator[Clause]:
+        """Yield the versions that find rows with an instance that is whole after the change."""
+        schema = self._head.schema
+        check = ClauseAtom(kept(schema), self._head.args, absent=True)
+        if schema.role is not Role.DEMAND:
+            candidate = ClauseAtom(fell(schema), self._head.args)
+            yield self._version(new(schema), {}, first=candidate)
+        for place in (*self._stored, *self._derived):
+            yield self._version(new(schema), {place: _got}, check)
+        for places in _subsets(self._own):
+            yield self._version(new(schema), dict.fromkeys(places, _new), check)
+
+    def again(self) -> Clause:
+        """Return the version that derives all rows."""
+        return self._version(new(self._head.schema), dict.fromkeys(self._own, _new))
+
+    def _version(
+        self,
+        head: RelationSchema,
+        changed: Mapping[int, Change],
+        check: ClauseAtom | None = None,
+        first: ClauseAtom | None = None,
+    ) -> Clause:
+        """Return a version that reads the places in `changed` in another way, and first: they have
+        few rows.
+        """
+        before: list[ClauseItem] = [] if first is None else [first]
+        after: list[ClauseItem] = []
+        for place, item in enumerate(self._clause.body):
+            if not isinstance(item, ClauseAtom):
+                after.append(item)
+            elif place in changed:
+                before += changed[place](item)
+            else:
+                after.append(ClauseAtom(kept(item.schema), item.args, item.absent))
+        last = () if check is None else (check,)
+        head_atom = ClauseAtom(head, self._head.args)
+        return Clause(head_atom, (*before, *after, *last), self._clause.rule)
+
+
+def _lost(atom: ClauseAtom) -> list[ClauseItem]:
+    """Read the rows that took away a premise."""
+    return [ClauseAtom((added if atom.absent else removed)(atom.schema), atom.args)]
+
+
+def _got(atom: ClauseAtom) -> list[ClauseItem]:
+    """Read the rows that gave a premise: of an absence, those after which no row is left."""
+    if not atom.absent:
+        return [ClauseAtom(added(atom.schema), atom.args)]
+    still = ClauseAtom(kept(atom.schema), atom.args, absent=True)
+    return [ClauseAtom(removed(atom.schema), atom.args), still]
+
+
+def _fallen(atom: ClauseAtom) -> list[ClauseItem]:
+    """Read the rows of the component that have fallen in the same run."""
+    return [ClauseAtom(fallen(atom.schema), atom.args)]
+
+
+def _new(atom: ClauseAtom) -> list[ClauseItem]:
+    """Read the rows of the component that are new in the same run."""
+    return [ClauseAtom(new(atom.schema), atom.args)]
+
+
+def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the subsets that are not empty."""
+    for size in range(1, len(places) + 1):
+        yield from combinations(places, size)
+
+
+def _touched(clause: Clause) -> tuple[Clause, ...]:
+    """Return the clauses that find the groups with a row that has come or gone."""
+    head = _group_head(clause)
+    source = next(clause.atoms())
+    args = tuple(arg if arg in head.args else ANONYMOUS for arg in source.args)
+    return tuple(
+        Clause(head, (ClauseAtom(change(source.schema), args),), clause.rule)
+        for change in (removed, added)
+    )
+
+
+def _group_head(clause: Clause) -> ClauseAtom:
+    """Return the groups that have changed, as an atom with the variables of the group."""
+    targets = {item.target for item in clause.body if isinstance(item, AggregateClause)}
+    group = tuple(
+        arg
+        for arg in dict.fromkeys(clause.head.args)
+        if isinstance(arg, Variable) and arg not in targets
+    )
+    schema = _named("touched", clause.head.schema, Role.DERIVED)
+    return ClauseAtom(RelationSchema(schema.predicate, len(group), role=Role.DERIVED), group)
+
+
+def _groups_lost(clause: Clause) -> Iterator[Clause]:
+    """Yield the clauses that let the rows of changed groups fall."""
+    yield from _touched(clause)
+    args = variables(len(clause.head.args))
+    names = dict(zip(clause.head.args, args, strict=True))
+    head = _group_head(clause)
+    group = ClauseAtom(head.schema, tuple(names[arg] for arg in head.args))
+    schema = clause.head.schema
+    body = (group, ClauseAtom(kept(schema), args))
+    yield Clause(ClauseAtom(fallen(schema), args), body, clause.rule)
+
+
+def _groups(clause: Clause, touched: tuple[Clause, ...]) -> Iterator[Clause]:
+    """Yield the clauses that derive the rows of changed groups, or of all if no clause in `touched`
+    finds those.
+    """
+    yield from touched
+    source = next(clause.atoms())
+    args = tuple(
+        Variable(f"any#{place}") if arg == ANONYMOUS else arg
+        for place, arg in enumerate(source.args)
+    )
+    rows = ClauseAtom(_named("grouped", clause.head.schema, Role.DERIVED), ())
+    rows = ClauseAtom(RelationSchema(rows.schema.predicate, len(args), role=Role.DERIVED), args)
+    group = (_group_head(clause),) if touched else ()
+    yield Clause(rows, (*group, ClauseAtom(kept(source.schema), args)), clause.rule)
+    folds = tuple(item for item in clause.body if isinstance(item, AggregateClause))
+    yield Clause(ClauseAtom(new(clause.head.schema), clause.head.args), (rows, *folds), clause.rule)
