@@ -133,7 +133,7 @@ class Reasoner:
             )
         if options.deferred is not None and ready[2].version and options.counts_accesses:
             options = options._replace(deferred=None)  # the rows say which facts are accessed
-        answers = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget, options)
+        answers = self.tables.ask(partition, ready[1], pattern, partition.bind, budget, options)
         if answers[1] and ready[2].version and options.counts_accesses:
             tenant.accesses.note(ready[2], answers[0], pattern, tenant.read_at)
         return answers
@@ -502,7 +502,7 @@ class Reasoner:
             accessed = partition.need(schema) if noted else None
             if accessed is not None and accessed.version:
                 options = options._replace(deferred=None)
-            answers = self.tables.ask(partition.key, plan, pattern, view.bind, budget, options)
+            answers = self.tables.ask(partition, plan, pattern, view.bind, budget, options)
             if answers[1] and accessed is not None and accessed.version:
                 tenant.accesses.note(accessed, answers[0], pattern, tenant.read_at)
             if self._verify and view.settled:

@@ -83,6 +83,7 @@ class Kept:
         kept = self.goals.get(key)
         if kept is not None:
             try:
+                kept.change({}, budget, pattern)
                 assert kept.ask(pattern, budget) == expected
                 self.count += 1
             except Unmaintained:
@@ -90,6 +91,7 @@ class Kept:
                 del self.goals[key]
         elif can_be_maintained(run):
             self.goals[key] = MaintainedGoal(world.engine, run, world.bind, world)
+            self.goals[key].change({}, budget, pattern)
             assert self.goals[key].ask(pattern, budget) == expected
         run.close()
 

@@ -62,7 +62,7 @@ class AnswerReader(ABC):
         count = len(rows) // width if width else self._row_count()
         if self._is_whole:
             return rows, count
-        rows = _with_constants(rows, count, pattern, self._plan.answer_columns)
+        rows = with_constants(rows, count, pattern, self._plan.answer_columns)
         return rows if self._is_ordered else self._engine.sort(
             rows, len(pattern), budget.offload
         ), count
@@ -133,9 +133,10 @@ def _column(columns: Sequence[int | None], argument: int) -> int:
     return column
 
 
-def _with_constants(
+def with_constants(
     rows: array[int], count: int, pattern: Sequence[int], columns: Sequence[int | None]
 ) -> array[int]:
+    """Return rows of an answer relation as whole rows of the goal, with its constants."""
     width = sum(1 for column in columns if column is not None)
     wide = array("I", bytes(4 * count * len(pattern)))
     for index, (value, column) in enumerate(zip(pattern, columns, strict=True)):

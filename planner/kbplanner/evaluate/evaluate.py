@@ -20,8 +20,8 @@ from kbplanner.engine.backend import (
 from kbplanner.errors import BudgetExceeded, UnboundArgument
 from kbplanner.evaluate.answers import AnswerReader
 from kbplanner.evaluate.deferred import DeferredRows
+from kbplanner.evaluate.deltas import DeltaPrograms
 from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, RunBudget, bound_columns, load
-from kbplanner.evaluate.maintained import DeltaPrograms
 from kbplanner.evaluate.race import Race
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
@@ -345,6 +345,11 @@ class GoalRun(AnswerReader):
             stats.warnings,
             stats.rows_made + self._dropped_rows,
         )
+
+    @property
+    def steps(self) -> int:
+        """The steps of the run so far."""
+        return self.run.stats().steps
 
     def _answers(self) -> Relation:
         return self.run.relation(self._plan.answer)

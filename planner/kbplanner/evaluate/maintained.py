@@ -11,25 +11,23 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from typing import NamedTuple
 
 from kbplanner.engine.backend import Engine, Relation, Run, RunLimits
 from kbplanner.errors import BudgetExceeded
-from kbplanner.evaluate.loaded import Bind, LoadedPlan, RunBudget, load
-from kbplanner.ir.program import Clause, Program
+from kbplanner.evaluate.answers import AnswerReader, with_constants
+from kbplanner.evaluate.deltas import DeltaProgram, DeltaPrograms
+from kbplanner.evaluate.loaded import Bind, LoadedPlan, RunBudget
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.passes.differentiate import (
     ChangedComponent,
     added,
-    differentiate,
-    fallen,
     fell,
     kept,
-    new,
     removed,
 )
-from kbplanner.passes.order import SmallDerived, Statistics
+from kbplanner.passes.order import Statistics
 
 
 class Unmaintained(Exception):
@@ -43,15 +41,28 @@ FALLEN_SHARE = 5
 """Or, if that is more, one of this many of its rows."""
 
 
+TESTED_ROUNDS = 4
+"""Rounds in which the fallen rows of a recursive component are tested before all that may follow
+from them is derived.
+"""
+
+MAX_GROUPS = 8
+"""Goals of such a test: the rows are tested together that agree in one column."""
+
+
 class Rows(NamedTuple):
     """Rows of one relation: their symbols one after the other, and their number."""
 
     symbols: array[int]
-    count: int
+    number: int
 
     def without(self, relation: Relation) -> Rows:
         """Return the rows that a relation does not have."""
-        return Rows(*relation.missing(self.symbols, self.count)) if self.count else self
+        return Rows(*relation.missing(self.symbols, self.number)) if self.number else self
+
+    def joined(self, other: Rows) -> Rows:
+        """Return these rows and others."""
+        return Rows(self.symbols + other.symbols, self.number + other.number)
 
 
 NO_ROWS = Rows(array("I"), 0)
@@ -64,68 +75,11 @@ class Changed(NamedTuple):
     gone: Rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Loaded:
-    """A program that finds changes, and the slots of its results."""
-
-    plan: LoadedPlan
-    slots: tuple[tuple[RelationSchema, int], ...]
-
-
-class DeltaPrograms:
-    """The loaded programs that find the changes of one program, made when they are first needed.
-
-    Any number of maintained programs share them.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._loaded: dict[tuple[int, str], _Loaded] = {}
-
-    @cached_property
-    def components(self) -> Sequence[ChangedComponent] | None:
-        """The components of the program, in the order of evaluation; None if it cannot be
-        maintained.
-        """
-        return differentiate(self._program)
-
-    def loaded(
-        self, engine: Engine, number: int, kind: str, statistics: Statistics
-    ) -> _Loaded | None:
-        """Return a program of a component: `fallen`, `new` or `again`; None if it has no clause."""
-        program = self._loaded.get((number, kind))
-        if program is None:
-            component = (self.components or ())[number]
-            clauses: Sequence[Clause] = getattr(component, kind)
-            if not clauses:
-                return None
-            result = fallen if kind == "fallen" else new
-            program = self._loaded[number, kind] = _load(
-                engine, clauses, {result(each): each for each in component.relations}, statistics
-            )
-        return program
-
-
-def _load(
-    engine: Engine,
-    clauses: Sequence[Clause],
-    results: Mapping[RelationSchema, RelationSchema],
-    statistics: Statistics,
-) -> _Loaded:
-    derived = {clause.head.schema for clause in clauses}
-    answer = next(each for each in results if each in derived)
-    program = Program(tuple(clauses), answer, answer=answer)
-    plan = load(engine, program, SmallDerived(statistics, lambda schema: True))
-    slots = tuple(
-        (results[schema], slot) for slot, schema in enumerate(plan.plan.slots) if schema in results
-    )
-    return _Loaded(plan, slots)
-
-
 class MaintainedProgram:
     """The derived rows of a program, kept equal to what an evaluation of it would derive.
 
-    It takes over the rows of a finished run of the program. After a change that raised an error it
+    It takes over the rows of a finished run of the program. `steps` and `rows_made` count the work
+    of all changes. After a change that raised an error it
     is of no use any more, except for `close`.
     """
 
@@ -138,6 +92,7 @@ class MaintainedProgram:
         self._given: dict[RelationSchema, Relation] = {}
         self._empty: dict[int, Relation] = {}
         self._names: dict[RelationSchema, RelationSchema] = {}
+        self.steps = self.rows_made = 0
         for slot, schema in enumerate(slots):
             if schema.role is not Role.STORED:
                 relation = self._rows[schema] = engine.relation(schema.arity)
@@ -204,6 +159,36 @@ class _KnownSizes:
         return 0 if known is None else self.program.relation(known).distinct(columns)
 
 
+class _TooMany(Exception):
+    """So many rows of a component may have fallen that it is derived from scratch."""
+
+
+class _Answers(AnswerReader):
+    """The answers of a finished test."""
+
+    def __init__(self, engine: Engine, plan: LoadedPlan, run: Run) -> None:
+        super().__init__(engine)
+        self._use_plan(plan)
+        self._run = run
+
+    def of(self, pattern: Sequence[int]) -> Rows:
+        """Return the rows with the constants of a pattern, in any order."""
+        matching = self._answer_pattern(pattern)
+        rows = self._answers().match_rows(matching)
+        count = len(rows) // len(matching) if matching else self._row_count()
+        return Rows(with_constants(rows, count, pattern, self._plan.answer_columns), count)
+
+    def _answers(self) -> Relation:
+        return self._run.relation(self._plan.answer)
+
+
+def _groups(rows: Rows, arity: int) -> tuple[int, set[int]]:
+    """Return the column with the fewest values, and these."""
+    columns = [set(rows.symbols[column::arity]) for column in range(arity)]
+    column = min(range(arity), key=lambda each: len(columns[each]))
+    return column, columns[column]
+
+
 class _Step:
     """One change of a maintained program."""
 
@@ -228,26 +213,26 @@ class _Step:
         for schema, changed in changes.items():
             if schema in self._rows:  # the seed
                 came = changed.came.without(self._rows[schema])
-                self._rows[schema].insert(came.symbols, came.count)
+                self._rows[schema].insert(*came)
                 changed = Changed(came, NO_ROWS)
             self._note(schema, changed)
         for number, component in enumerate(self._program._programs.components or ()):
             if not component.reads.isdisjoint(self._changes):
                 self._component(number, component)
         for schema, changed in self._changes.items():
-            if schema in self._rows and changed.gone.count:
+            if schema in self._rows and changed.gone.number:
                 self._rows[schema].delete(*changed.gone)
         return self._changes
 
     def _note(self, schema: RelationSchema, changed: Changed) -> None:
-        if changed.came.count or changed.gone.count:
+        if changed.came.number or changed.gone.number:
             self._changes[schema] = changed
             self._give(added(schema), changed.came)
             self._give(removed(schema), changed.gone)
 
     def _give(self, name: RelationSchema, rows: Rows) -> None:
         """Make rows an input of the programs that come."""
-        if rows.count:
+        if rows.number:
             relation = self._program._given[name] = self._engine.relation(name.arity)
             relation.insert(*rows)
 
@@ -255,21 +240,15 @@ class _Step:
         below = [each for each in component.reads if each in self._changes]
         lost: dict[RelationSchema, Rows] = {}
         if any(
-            (each in component.falls_by_removed and self._changes[each].gone.count)
-            or (each in component.falls_by_added and self._changes[each].came.count)
+            (each in component.falls_by_removed and self._changes[each].gone.number)
+            or (each in component.falls_by_added and self._changes[each].came.number)
             for each in below
         ):
-            self._show(below, before=True)
             try:
-                lost = self._found(number, "fallen", self._limits_of_fallen(component))
-            except BudgetExceeded as error:
-                if (error.details or {}).get("limit") != "derivedRows":
-                    raise
-                self._show(below, before=False)
+                lost = self._fallen(number, component, below)
+            except _TooMany:
                 self._again(number, component)
                 return
-            finally:
-                self._show(below, before=False)
         for schema, rows in lost.items():
             self._rows[schema].hide(*rows, True)
             self._give(fell(schema), rows)
@@ -277,28 +256,126 @@ class _Step:
         for schema in component.relations:
             self._settle(schema, lost.get(schema, NO_ROWS), got.get(schema, NO_ROWS))
 
-    def _limits_of_fallen(self, component: ChangedComponent) -> RunLimits:
+    def _fallen(
+        self, number: int, component: ChangedComponent, below: Sequence[RelationSchema]
+    ) -> dict[RelationSchema, Rows]:
+        """Return the rows of a component that may have fallen; raises _TooMany.
+
+        What has lost a premise is tested first in a recursive component, for some rounds: rows that
+        support each other in a circle would all fall with any of them.
+        """
+        find = partial(self._candidates, number, component, below)
+        found = find("fallen")
+        if not component.is_recursive or not found:
+            return found
+        all_fallen: dict[RelationSchema, Rows] = {}
+        for _ in range(TESTED_ROUNDS):
+            if not self._can_be_tested(found):
+                break
+            fresh = {}
+            for schema, rows in found.items():
+                left = self._failing(number, schema, self._not_among(schema, rows, all_fallen))
+                if left.number:
+                    fresh[schema] = left
+                    all_fallen[schema] = all_fallen.get(schema, NO_ROWS).joined(left)
+            if not fresh:
+                return all_fallen
+            self._give_fallen(component, fresh)
+            found = find("onward")
+        self._give_fallen(
+            component,
+            {
+                schema: all_fallen.get(schema, NO_ROWS).joined(found.get(schema, NO_ROWS))
+                for schema in (*all_fallen, *found)
+            },
+        )
+        return find("closure")
+
+    def _candidates(
+        self, number: int, component: ChangedComponent, below: Sequence[RelationSchema], kind: str
+    ) -> dict[RelationSchema, Rows]:
+        """Return what a program finds on the state before the change; raises _TooMany."""
         live = sum(self._rows[each].counts().live for each in component.relations)
         most = max(MIN_FALLEN, live // FALLEN_SHARE)
-        return replace(self._limits, rows=min(most, self._limits.rows or most))
+        limits = replace(self._limits, rows=min(most, self._limits.rows or most))
+        self._show(below, before=True)
+        try:
+            return self._found(number, kind, limits)
+        except BudgetExceeded as error:
+            if (error.details or {}).get("limit") != "derivedRows":
+                raise
+            raise _TooMany from error
+        finally:
+            self._show(below, before=False)
+
+    def _give_fallen(
+        self, component: ChangedComponent, rows_of: Mapping[RelationSchema, Rows]
+    ) -> None:
+        for schema in component.relations:
+            given = self._program._given.pop(fell(schema), None)
+            if given is not None:
+                given.drop()
+            self._give(fell(schema), rows_of.get(schema, NO_ROWS))
+
+    def _not_among(
+        self, schema: RelationSchema, rows: Rows, known: Mapping[RelationSchema, Rows]
+    ) -> Rows:
+        if schema not in known:
+            return rows
+        relation = self._engine.relation(schema.arity)
+        relation.insert(*known[schema])
+        left = rows.without(relation)
+        relation.drop()
+        return left
+
+    def _can_be_tested(self, found: Mapping[RelationSchema, Rows]) -> bool:
+        return all(
+            not schema.arity or len(_groups(rows, schema.arity)[1]) <= MAX_GROUPS
+            for schema, rows in found.items()
+        )
+
+    def _failing(self, number: int, schema: RelationSchema, rows: Rows) -> Rows:
+        """Return the rows that do not hold after the change."""
+        if not rows.number:
+            return rows
+        column, values = _groups(rows, schema.arity) if schema.arity else (0, {0})
+        adornment = "".join("b" if each == column else "f" for each in range(schema.arity))
+        plan = self._program._programs.test(
+            self._engine, number, schema, adornment, self._statistics
+        )
+        true = self._engine.relation(schema.arity)
+        try:
+            for value in values:
+                pattern = [value if each == column else 0 for each in range(schema.arity)]
+                run = plan.open_run(self._engine, self._bind, self._limits, None)
+                try:
+                    if plan.plan.seed is not None:
+                        run.seed(array("I", [pattern[each] for each in plan.bound]), 1)
+                    self._finish(run)
+                    true.insert(*_Answers(self._engine, plan, run).of(pattern))
+                finally:
+                    run.close()
+            return rows.without(true)
+        finally:
+            true.drop()
 
     def _settle(self, schema: RelationSchema, lost: Rows, got: Rows) -> None:
         """Apply the changes of a relation: rows that have gone stay hidden until the end."""
-        if not (lost.count or got.count):
+        if not (lost.number or got.number):
             return
         relation = self._rows[schema]
-        if lost.count and got.count:
+        if lost.number and got.number:
             derived = self._engine.relation(schema.arity)
             derived.insert(*got)
             gone = lost.without(derived)
             derived.drop()
             came = got.without(self._program._given[fell(schema)])
             relation.hide(*lost, False)
-            if gone.count:
+            if gone.number:
                 relation.hide(*gone, True)
         else:
             came, gone = got, lost
-        if came.count:
+        if came.number:
             relation.insert(*came)
         self._note(schema, Changed(came, gone))
 
@@ -321,9 +398,9 @@ class _Step:
                     now = derived[schema]
                     gone = before.without(now)
                     came = Rows(now.match_rows(pattern), now.counts().visible).without(relation)
-                if gone.count:
+                if gone.number:
                     relation.hide(*gone, True)
-                if came.count:
+                if came.number:
                     relation.insert(*came)
                 self._note(schema, Changed(came, gone))
         finally:
@@ -335,9 +412,9 @@ class _Step:
             relation = self._rows.get(schema)
             if relation is not None:
                 came, gone = self._changes[schema]
-                if gone.count:
+                if gone.number:
                     relation.hide(*gone, not before)
-                if came.count:
+                if came.number:
                     relation.hide(*came, before)
 
     def _found(self, number: int, kind: str, limits: RunLimits) -> dict[RelationSchema, Rows]:
@@ -359,11 +436,16 @@ class _Step:
         return found
 
     def _finish(self, run: Run) -> None:
-        self._work(run)
-        if run.stats().warnings:
+        try:
+            self._work(run)
+        finally:
+            stats = run.stats()
+            self._program.steps += stats.steps
+            self._program.rows_made += stats.rows_made
+        if stats.warnings:
             raise Unmaintained
 
-    def _opened(self, number: int, kind: str, limits: RunLimits) -> tuple[_Loaded, Run] | None:
+    def _opened(self, number: int, kind: str, limits: RunLimits) -> tuple[DeltaProgram, Run] | None:
         loaded = self._program._programs.loaded(self._engine, number, kind, self._statistics)
         if loaded is None:
             return None

@@ -10,7 +10,7 @@ from kbplanner.evaluate.answers import AnswerReader
 from kbplanner.evaluate.deferred import DeferredRows
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
 from kbplanner.evaluate.loaded import Bind, RunBudget
-from kbplanner.evaluate.maintained import NO_ROWS, Changed, MaintainedProgram, Rows, Unmaintained
+from kbplanner.evaluate.maintained import NO_ROWS, Changed, MaintainedProgram, Rows
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.order import Statistics
 
@@ -42,15 +42,34 @@ class MaintainedGoal(AnswerReader):
         self._program = MaintainedProgram(engine, run.goal.changes, run.run, self._plan.slots)
         self.bytes = self._program.bytes
 
-    def change(self, changes: Mapping[RelationSchema, Changed], budget: RunBudget) -> Changed:
-        """Follow the changes of stored relations; return those of the answer relation.
+    def change(
+        self,
+        changes: Mapping[RelationSchema, Changed],
+        budget: RunBudget,
+        pattern: Sequence[int] | None = None,
+    ) -> Changed:
+        """Follow the changes of stored relations, and derive what a goal with the constants of
+        `pattern` needs; return the changes of the answer relation.
 
         Raises BudgetExceeded and Unmaintained; then it can only be closed.
         """
         self._hand_out()
+        if pattern is not None and not self.has(pattern):
+            seed = self._plan.slots[self._plan.seed or 0]
+            changes = {**changes, seed: Changed(self._seed(pattern), NO_ROWS)}
         changed = self._program.change(changes, self._bind, self._statistics, budget)
         self.bytes = self._program.bytes
         return changed.get(self._plan.slots[self._plan.answer], Changed(NO_ROWS, NO_ROWS))
+
+    @property
+    def steps(self) -> int:
+        """The steps of the engine in all changes."""
+        return self._program.steps
+
+    @property
+    def rows_made(self) -> int:
+        """The rows derived in all changes."""
+        return self._program.rows_made
 
     def has(self, pattern: Sequence[int]) -> bool:
         """Return True if the goal with these constants needs no work."""
@@ -67,13 +86,7 @@ class MaintainedGoal(AnswerReader):
         returns_all: bool = False,
         deferred: DeferredRows | None = None,
     ) -> tuple[array[int], int]:
-        """Return the answers as `GoalRun.ask` does; a binding that is new is derived.
-
-        Raises BudgetExceeded and Unmaintained; after the latter it can only be closed.
-        """
-        if not self.has(pattern):
-            seed = self._plan.slots[self._plan.seed or 0]
-            self.change({seed: Changed(self._seed(pattern), NO_ROWS)}, budget)
+        """Return the answers as `GoalRun.ask` does, of a goal that it `has`."""
         answer_pattern = pattern if self._is_whole else self._answer_pattern(pattern)
         if deferred is not None and first is None and self._defers(answer_pattern):
             return array("I"), self._defer(deferred)
@@ -90,6 +103,3 @@ class MaintainedGoal(AnswerReader):
 
     def _answers(self) -> Relation:
         return self._program.relation(self._plan.slots[self._plan.answer])
-
-
-__all__ = ["MaintainedGoal", "Unmaintained", "can_be_maintained"]

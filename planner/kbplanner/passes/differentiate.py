@@ -2,7 +2,8 @@
 removed.
 
 For each component, in the order of evaluation, there are two programs. The first finds the rows
-that may *fall*: those with an instance that has lost a premise. The second, on the state without
+that may *fall*: those with an instance that has lost a premise (of those of a recursive component
+it may be tested first whether they hold nevertheless). The second, on the state without
 them, finds the rows that are *new*: those with an instance that has got a premise, and those among
 the fallen ones with another instance; in a recursive component, also all that follow from these.
 What fell and is not new has gone, what is new and did not fall has come. (Deletion and
@@ -57,7 +58,10 @@ class ChangedComponent:
     """A component of a program, and the clauses that find its changes.
 
     `reads` are the relations below it. A row of one that is in `falls_by_removed` or
-    `falls_by_added` can make rows of the component fall. `again` derives all rows of the component.
+    `falls_by_added` can make rows of the component fall. `fallen` finds those that lost a premise
+    below the component, in a recursive one `onward` those that lost one of the rows that `fell`,
+    and `closure` these and all that follow. `new` is the second program. `again` derives all rows
+    of the component, `tests` those that hold where the demand is as it was.
     """
 
     relations: tuple[RelationSchema, ...]
@@ -65,8 +69,16 @@ class ChangedComponent:
     falls_by_removed: frozenset[RelationSchema]
     falls_by_added: frozenset[RelationSchema]
     fallen: tuple[Clause, ...]
+    onward: tuple[Clause, ...]
+    closure: tuple[Clause, ...]
     new: tuple[Clause, ...]
     again: tuple[Clause, ...]
+    tests: tuple[Clause, ...]
+
+    @property
+    def is_recursive(self) -> bool:
+        """True if its rows can follow from each other."""
+        return bool(self.onward)
 
 
 def kept(schema: RelationSchema) -> RelationSchema:
@@ -140,8 +152,11 @@ def _is_plain(clause: Clause) -> bool:
 
 def _changed(clauses: Sequence[Clause], relations: tuple[RelationSchema, ...]) -> ChangedComponent:
     lost: list[Clause] = []
+    onward: list[Clause] = []
+    closure: list[Clause] = []
     got: list[Clause] = []
     again: list[Clause] = []
+    tests: list[Clause] = []
     falls: dict[bool, set[RelationSchema]] = {False: set(), True: set()}
     for clause in clauses:
         if clause.aggregates:
@@ -152,21 +167,27 @@ def _changed(clauses: Sequence[Clause], relations: tuple[RelationSchema, ...]) -
                 kinds.update(atom.schema for atom in clause.atoms())
             continue
         versions = _Versions(clause, relations)
-        lost += versions.fallen()
         got += versions.new()
         again.append(versions.again())
         if clause.head.schema.role is not Role.DEMAND:
+            lost += versions.fallen()
+            onward += versions.onward(fell)
+            closure += versions.onward(fallen)
+            tests.append(versions.test())
             for atom in clause.all_atoms():
                 falls[atom.absent].add(atom.schema)
+    for schema in relations:
+        args = variables(schema.arity)
+        first = ClauseAtom(fell(schema), args)
+        if closure and schema.role is not Role.DEMAND:
+            closure.append(Clause(ClauseAtom(fallen(schema), args), (first,)))
     reads = {atom.schema for clause in clauses for atom in clause.all_atoms()}
     return ChangedComponent(
         relations,
         frozenset(reads.difference(relations)),
         frozenset(falls[False].difference(relations)),
         frozenset(falls[True].difference(relations)),
-        tuple(lost),
-        tuple(got),
-        tuple(again),
+        *map(tuple, (lost, onward, closure, got, again, tests)),
     )
 
 
@@ -198,25 +219,34 @@ class _Versions:
     @property
     def count(self) -> int:
         """The number of its versions in the program that has most of them."""
-        derived, stored, own = (len(each) for each in (self._derived, self._stored, self._own))
-        return max(2**stored + derived + own, 2**own + derived + stored)
+        derived, stored, own = len(self._derived), len(self._stored), len(self._own)
+        return derived + max((1 << stored) + own, (1 << own) + stored)
 
     def fallen(self) -> Iterator[Clause]:
-        """Yield the versions that find rows with an instance that has lost a premise.
+        """Yield the versions that find rows with an instance that has lost a premise below the
+        component.
 
         Those of stored relations, which have changed already, are read from the changes in every
         combination. Demand never falls: more of it than needed does no harm.
         """
-        schema = self._head.schema
-        if schema.role is Role.DEMAND:
-            return
-        check = ClauseAtom(kept(schema), self._head.args)
         for places in _subsets(self._stored):
-            yield self._version(fallen(schema), dict.fromkeys(places, _lost), check)
-        for places, change in ((self._derived, _lost), (self._own, _fallen)):
-            for place in places:
-                if place not in self._demand:
-                    yield self._version(fallen(schema), {place: change}, check)
+            yield self._falling(dict.fromkeys(places, _lost))
+        for place in self._derived:
+            if place not in self._demand:
+                yield self._falling({place: _lost})
+
+    def onward(self, rows: Callable[[RelationSchema], RelationSchema]) -> Iterator[Clause]:
+        """Yield the versions that find rows with an instance that has lost one of the `rows` of the
+        component.
+        """
+        for place in self._own:
+            if place not in self._demand:
+                yield self._falling({place: _reading(rows)})
+
+    def _falling(self, changed: Mapping[int, Change]) -> Clause:
+        head = self._head
+        check = ClauseAtom(kept(head.schema), head.args)
+        return self._version(fallen(head.schema), changed, check)
 
     def new(self) -> Iterator[Clause]:
         """Yield the versions that find rows with an instance that is whole after the change."""
@@ -228,11 +258,16 @@ class _Versions:
         for place in (*self._stored, *self._derived):
             yield self._version(new(schema), {place: _got}, check)
         for places in _subsets(self._own):
-            yield self._version(new(schema), dict.fromkeys(places, _new), check)
+            yield self._version(new(schema), dict.fromkeys(places, _reading(new)), check)
 
     def again(self) -> Clause:
         """Return the version that derives all rows."""
-        return self._version(new(self._head.schema), dict.fromkeys(self._own, _new))
+        return self._version(new(self._head.schema), dict.fromkeys(self._own, _reading(new)))
+
+    def test(self) -> Clause:
+        """Return the version that derives all rows for the demand that is kept."""
+        own = [place for place in self._own if place not in self._demand]
+        return self._version(new(self._head.schema), dict.fromkeys(own, _reading(new)))
 
     def _version(
         self,
@@ -271,14 +306,9 @@ def _got(atom: ClauseAtom) -> list[ClauseItem]:
     return [ClauseAtom(removed(atom.schema), atom.args), still]
 
 
-def _fallen(atom: ClauseAtom) -> list[ClauseItem]:
-    """Read the rows of the component that have fallen in the same run."""
-    return [ClauseAtom(fallen(atom.schema), atom.args)]
-
-
-def _new(atom: ClauseAtom) -> list[ClauseItem]:
-    """Read the rows of the component that are new in the same run."""
-    return [ClauseAtom(new(atom.schema), atom.args)]
+def _reading(rows: Callable[[RelationSchema], RelationSchema]) -> Change:
+    """Read other rows of the same relation."""
+    return lambda atom: [ClauseAtom(rows(atom.schema), atom.args)]
 
 
 def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
