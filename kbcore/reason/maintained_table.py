@@ -13,7 +13,8 @@ from kbcore.reason.options import GoalOptions
 from kbcore.state.partition import Partition, RowJournal, RowKey
 from kbplanner.engine.backend import Engine, RunState
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
-from kbplanner.evaluate.maintained import Changed, Rows, Unmaintained
+from kbplanner.evaluate.follow import Unmaintained
+from kbplanner.evaluate.maintained import Changed, Rows
 from kbplanner.evaluate.maintained_goal import MaintainedGoal
 from kbplanner.ir.schema import RelationSchema
 

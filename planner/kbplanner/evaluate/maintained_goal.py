@@ -9,6 +9,7 @@ from kbplanner.engine.backend import NO_ROW, Engine, Relation
 from kbplanner.evaluate.answers import AnswerReader
 from kbplanner.evaluate.deferred import DeferredRows
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
+from kbplanner.evaluate.follow import follow
 from kbplanner.evaluate.loaded import Bind, RunBudget
 from kbplanner.evaluate.maintained import NO_ROWS, Changed, MaintainedProgram, Rows
 from kbplanner.ir.schema import RelationSchema
@@ -57,7 +58,7 @@ class MaintainedGoal(AnswerReader):
         if pattern is not None and not self.has(pattern):
             seed = self._plan.slots[self._plan.seed or 0]
             changes = {**changes, seed: Changed(self._seed(pattern), NO_ROWS)}
-        changed = self._program.change(changes, self._bind, self._statistics, budget)
+        changed = follow(self._program, changes, self._bind, self._statistics, budget)
         self.bytes = self._program.bytes
         return changed.get(self._plan.slots[self._plan.answer], Changed(NO_ROWS, NO_ROWS))
 
@@ -76,7 +77,7 @@ class MaintainedGoal(AnswerReader):
         if self._plan.seed is None:
             return True
         seed = self._plan.slots[self._plan.seed]
-        return self._program.relation(seed).locate(self._seed(pattern).symbols, 1)[0] != NO_ROW
+        return self._program.rows[seed].locate(self._seed(pattern).symbols, 1)[0] != NO_ROW
 
     def ask(
         self,
@@ -102,4 +103,4 @@ class MaintainedGoal(AnswerReader):
         return Rows(array("I", [pattern[index] for index in self._bound]), 1)
 
     def _answers(self) -> Relation:
-        return self._program.relation(self._plan.slots[self._plan.answer])
+        return self._program.rows[self._plan.slots[self._plan.answer]]

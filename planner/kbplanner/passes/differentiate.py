@@ -43,31 +43,34 @@ from kbplanner.ir.program import (
     by_head,
     components,
 )
-from kbplanner.ir.schema import REPLACING, RelationSchema, Role
-from kbplanner.ir.terms import ANONYMOUS, Variable
+from kbplanner.ir.schema import BEST, RelationSchema, Role
+from kbplanner.ir.terms import ANONYMOUS, Comparison, Variable
 from kbplanner.ir.terms import numbered_variables as variables
 
 MAX_VERSIONS = 64
 """A program with a clause that would have more versions than this is not maintained."""
 
-_UNMAINTAINED = frozenset({*REPLACING, Role.FIRST})
+_UNMAINTAINED = frozenset({Role.CLASSES, Role.FIRST})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangedComponent:
     """A component of a program, and the clauses that find its changes.
 
-    `reads` are the relations below it. A row of one that is in `falls_by_removed` or
-    `falls_by_added` can make rows of the component fall. `fallen` finds those that lost a premise
-    below the component, in a recursive one `onward` those that lost one of the rows that `fell`,
-    and `closure` these and all that follow. `new` is the second program. `again` derives all rows
-    of the component, `tests` those that hold where the demand is as it was.
+    `reads` are the relations below it. Rows that one in `falls_by_removed` loses, or one in
+    `falls_by_added` gets, can make rows of the component fall, and so for those that are new.
+    `fallen` finds those that lost a premise below the component, in a recursive one `onward` those
+    that lost one of the rows that `fell`, and `closure` these and all that follow. `new` is the
+    second program. `again` derives all rows of the component, `tests` those that hold where the
+    demand is as it was.
     """
 
     relations: tuple[RelationSchema, ...]
     reads: frozenset[RelationSchema]
     falls_by_removed: frozenset[RelationSchema]
     falls_by_added: frozenset[RelationSchema]
+    grows_by_added: frozenset[RelationSchema]
+    grows_by_removed: frozenset[RelationSchema]
     fallen: tuple[Clause, ...]
     onward: tuple[Clause, ...]
     closure: tuple[Clause, ...]
@@ -107,8 +110,15 @@ def fallen(schema: RelationSchema) -> RelationSchema:
 
 
 def new(schema: RelationSchema) -> RelationSchema:
-    """Return the relation of the new rows, as a result of the second program."""
-    return _named("new", schema, Role.DERIVED)
+    """Return the relation of the new rows, as a result of the second program; of best values, of
+    those that are better than the kept ones.
+    """
+    return _named("new", schema, schema.role if schema.role in BEST else Role.DERIVED)
+
+
+def replaced(schema: RelationSchema) -> RelationSchema:
+    """Return the relation of the kept best values that new ones replace, as another result."""
+    return _named("replaced", schema, Role.DERIVED)
 
 
 def _named(name: str, schema: RelationSchema, role: Role = Role.STORED) -> RelationSchema:
@@ -122,7 +132,7 @@ def differentiate(program: Program) -> list[ChangedComponent] | None:
     evaluation.
 
     None if it cannot be maintained: it reads rows of plugins or of another evaluation, depends on
-    `now()`, keeps best values, classes or first rows, or has a clause with too many versions.
+    `now()`, keeps classes or first rows, or has a clause with too many versions.
     """
     if program.external or not all(map(_is_plain, program.clauses)):
         return None
@@ -158,35 +168,49 @@ def _changed(clauses: Sequence[Clause], relations: tuple[RelationSchema, ...]) -
     again: list[Clause] = []
     tests: list[Clause] = []
     falls: dict[bool, set[RelationSchema]] = {False: set(), True: set()}
+    grows: dict[bool, set[RelationSchema]] = {False: set(), True: set()}
+    keeps_best = any(schema.role in BEST for schema in relations)
     for clause in clauses:
         if clause.aggregates:
             lost += _groups_lost(clause)
             got += _groups(clause, _touched(clause))
             again += _groups(clause, ())
-            for kinds in falls.values():
+            for kinds in (*falls.values(), *grows.values()):
                 kinds.update(atom.schema for atom in clause.atoms())
             continue
         versions = _Versions(clause, relations)
         got += versions.new()
         again.append(versions.again())
+        for atom in clause.all_atoms():
+            grows[atom.absent].add(atom.schema)
         if clause.head.schema.role is not Role.DEMAND:
             lost += versions.fallen()
             onward += versions.onward(fell)
             closure += versions.onward(fallen)
-            tests.append(versions.test())
+            if not keeps_best:
+                tests.append(versions.test())
             for atom in clause.all_atoms():
                 falls[atom.absent].add(atom.schema)
     for schema in relations:
         args = variables(schema.arity)
-        first = ClauseAtom(fell(schema), args)
         if closure and schema.role is not Role.DEMAND:
-            closure.append(Clause(ClauseAtom(fallen(schema), args), (first,)))
+            body = (ClauseAtom(fell(schema), args),)
+            closure.append(Clause(ClauseAtom(fallen(schema), args), body))
+        if schema.role is Role.DEMAND:  # also what goals have asked
+            body = (ClauseAtom(kept(schema), args),)
+            again.append(Clause(ClauseAtom(new(schema), args), body))
+        if schema.role in BEST:
+            better = ClauseAtom(new(schema), (*args[:-1], ANONYMOUS))
+            worse = ClauseAtom(replaced(schema), args)
+            got.append(Clause(worse, (better, ClauseAtom(kept(schema), args))))
     reads = {atom.schema for clause in clauses for atom in clause.all_atoms()}
     return ChangedComponent(
         relations,
         frozenset(reads.difference(relations)),
         frozenset(falls[False].difference(relations)),
         frozenset(falls[True].difference(relations)),
+        frozenset(grows[False].difference(relations)),
+        frozenset(grows[True].difference(relations)),
         *map(tuple, (lost, onward, closure, got, again, tests)),
     )
 
@@ -251,14 +275,29 @@ class _Versions:
     def new(self) -> Iterator[Clause]:
         """Yield the versions that find rows with an instance that is whole after the change."""
         schema = self._head.schema
-        check = ClauseAtom(kept(schema), self._head.args, absent=True)
         if schema.role is not Role.DEMAND:
-            candidate = ClauseAtom(fell(schema), self._head.args)
-            yield self._version(new(schema), {}, first=candidate)
-        for place in (*self._stored, *self._derived):
-            yield self._version(new(schema), {place: _got}, check)
-        for places in _subsets(self._own):
-            yield self._version(new(schema), dict.fromkeys(places, _reading(new)), check)
+            group = self._head.args
+            if schema.role in BEST:  # the next best value of a group
+                group = (*group[:-1], ANONYMOUS)
+            yield self._version(new(schema), {}, first=ClauseAtom(fell(schema), group))
+        for check in self._unknown():
+            for place in (*self._stored, *self._derived):
+                yield self._version(new(schema), {place: _got}, *check)
+            for places in _subsets(self._own):
+                yield self._version(new(schema), dict.fromkeys(places, _reading(new)), *check)
+
+    def _unknown(self) -> Iterator[tuple[ClauseItem, ...]]:
+        """Yield what tests that a row is not kept; of a best value, that there is none or that it
+        is worse.
+        """
+        schema, args = self._head.schema, self._head.args
+        if schema.role not in BEST:
+            yield (ClauseAtom(kept(schema), args, absent=True),)
+            return
+        known = Variable("known#")
+        op = "<" if schema.role is Role.LEAST_VALUE else ">"
+        yield (ClauseAtom(kept(schema), (*args[:-1], ANONYMOUS), absent=True),)
+        yield ClauseAtom(kept(schema), (*args[:-1], known)), Comparison(op, args[-1], known)
 
     def again(self) -> Clause:
         """Return the version that derives all rows."""
@@ -273,7 +312,7 @@ class _Versions:
         self,
         head: RelationSchema,
         changed: Mapping[int, Change],
-        check: ClauseAtom | None = None,
+        *last: ClauseItem,
         first: ClauseAtom | None = None,
     ) -> Clause:
         """Return a version that reads the places in `changed` in another way, and first: they have
@@ -288,7 +327,6 @@ class _Versions:
                 before += changed[place](item)
             else:
                 after.append(ClauseAtom(kept(item.schema), item.args, item.absent))
-        last = () if check is None else (check,)
         head_atom = ClauseAtom(head, self._head.args)
         return Clause(head_atom, (*before, *after, *last), self._clause.rule)
 
