@@ -11,7 +11,7 @@ from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
 from kbcore.reason.options import GoalOptions
 from kbcore.state.partition import Partition, RowJournal, RowKey
-from kbplanner.engine.backend import Engine, RunState
+from kbplanner.engine.backend import RunState
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
 from kbplanner.evaluate.follow import Unmaintained
 from kbplanner.evaluate.maintained import Changed, Rows
@@ -32,8 +32,8 @@ class MaintainedTable:
     lock.
     """
 
-    def __init__(self, engine: Engine, run: GoalRun, partition: Partition) -> None:
-        self._kept = MaintainedGoal(engine, run, partition.bind, partition)
+    def __init__(self, run: GoalRun, partition: Partition) -> None:
+        self._kept = MaintainedGoal(run, partition.bind, partition)
         self._most_steps = max(run.run.stats().steps // MAX_COST, MIN_STEPS)
         self._journals: dict[RelationSchema, RowJournal] = {
             schema: partition.need(schema).journal(needs_all=False) for schema in self._kept.stored

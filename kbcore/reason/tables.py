@@ -236,7 +236,7 @@ class GoalTables:
             self._rests.put(run.goal, _Rest(rest.length, rest.past + 1))
             return run
         self._rests.put(run.goal, rest)
-        table = MaintainedTable(self._engine, run, partition)
+        table = MaintainedTable(run, partition)
         run.close()
         return table
 

@@ -92,7 +92,7 @@ class Kept:
                 kept.close()
                 del self.goals[key]
         elif can_be_maintained(run):
-            self.goals[key] = MaintainedGoal(world.engine, run, world.bind, world)
+            self.goals[key] = MaintainedGoal(run, world.bind, world)
             self.goals[key].change({}, budget, pattern)
             assert self.goals[key].ask(pattern, budget) == expected
         run.close()

@@ -20,7 +20,7 @@ class AnswerReader(ABC):
     """Reads answers; a subclass has the relation of the answers, in the columns of the plan."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self.engine = engine
         self._deferred: WeakSet[DeferredRows] | None = None
 
     def _use_plan(self, loaded: LoadedPlan) -> None:
@@ -53,7 +53,7 @@ class AnswerReader(ABC):
         rows = self._answers().match_rows(answer_pattern, budget.yield_now)
         if returns_all:
             budget.check_answers(len(rows) // width if width else self._row_count())
-        return self._engine.sort(rows, width, budget.offload, in_place=True)
+        return self.engine.sort(rows, width, budget.offload, in_place=True)
 
     def _completed(
         self, rows: array[int], width: int, pattern: Sequence[int], budget: RunBudget
@@ -63,7 +63,7 @@ class AnswerReader(ABC):
         if self._is_whole:
             return rows, count
         rows = with_constants(rows, count, pattern, self._plan.answer_columns)
-        return rows if self._is_ordered else self._engine.sort(
+        return rows if self._is_ordered else self.engine.sort(
             rows, len(pattern), budget.offload
         ), count
 
@@ -92,7 +92,7 @@ class AnswerReader(ABC):
         """Return all rows of a goal that left them here, in answer order."""
         width = self._plan.slots[self._plan.answer].arity
         rows = self._answers().match_rows([0] * width, current_yield())
-        return self._engine.sort(rows, width, in_place=True)
+        return self.engine.sort(rows, width, in_place=True)
 
     def read_first_rows(self, count: int) -> array[int]:
         """Return the first rows of a goal that left them here, in answer order."""
@@ -116,8 +116,8 @@ class AnswerReader(ABC):
             best.extend(rows)
             if len(best) > limit + max(limit, EXTRA_SYMBOLS):
                 yield_now()
-                best = self._engine.sort(best, width, offload)[:limit]
-        return self._engine.sort(best, width, offload)[:limit]
+                best = self.engine.sort(best, width, offload)[:limit]
+        return self.engine.sort(best, width, offload)[:limit]
 
     def _row_count(self) -> int:
         """Return the number of rows of the answer relation; without columns, 1 if it has its

@@ -323,7 +323,7 @@ class GoalRun(AnswerReader):
             return
         race = Race(
             self.run,
-            lambda: full.loaded.open_run(self._engine, self._bind, limits, self._now),
+            lambda: full.loaded.open_run(self.engine, self._bind, limits, self._now),
             limits,
             sum(full.loaded.sizes.values()),
             joins_pairs=full.joins_some_pairs,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 
-from kbplanner.engine.backend import NO_ROW, Engine, Relation
-from kbplanner.evaluate.answers import AnswerReader
+from kbplanner.engine.backend import NO_ROW, Relation
+from kbplanner.evaluate.answers import AnswerReader, with_constants
 from kbplanner.evaluate.deferred import DeferredRows
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
 from kbplanner.evaluate.follow import follow
@@ -31,7 +31,8 @@ class MaintainedGoal(AnswerReader):
     The relations that `bind` returns must be as the run has read them.
     """
 
-    def __init__(self, engine: Engine, run: GoalRun, bind: Bind, statistics: Statistics) -> None:
+    def __init__(self, run: GoalRun, bind: Bind, statistics: Statistics) -> None:
+        engine = run.engine
         super().__init__(engine)
         if run.goal.changes is None:
             raise AssertionError("a goal without programs for its changes")
@@ -61,6 +62,30 @@ class MaintainedGoal(AnswerReader):
         changed = follow(self._program, changes, self._bind, self._statistics, budget)
         self.bytes = self._program.bytes
         return changed.get(self._plan.slots[self._plan.answer], Changed(NO_ROWS, NO_ROWS))
+
+    def follow(
+        self, changes: Mapping[RelationSchema, Changed], budget: RunBudget, pattern: Sequence[int]
+    ) -> Changed:
+        """Follow the changes of stored relations; return those of the answers of one goal, as whole
+        rows.
+
+        Raises BudgetExceeded and Unmaintained; then it can only be closed.
+        """
+        changed = self.change(changes, budget, pattern)
+        return Changed(*(self._answers_among(rows, pattern) for rows in changed))
+
+    def _answers_among(self, rows: Rows, pattern: Sequence[int]) -> Rows:
+        """Return those rows of the answer relation that are answers of a goal, as whole rows."""
+        if not rows.number:
+            return NO_ROWS
+        matching, columns = self._answer_pattern(pattern), self._plan.answer_columns
+        if any(matching):
+            relation = self.engine.relation(len(matching))
+            relation.insert(*rows)
+            symbols = relation.match_rows(matching)
+            relation.drop()
+            rows = Rows(symbols, len(symbols) // len(matching))
+        return Rows(with_constants(rows.symbols, rows.number, pattern, columns), rows.number)
 
     @property
     def steps(self) -> int:
