@@ -32,8 +32,8 @@ class MaintainedTable:
     lock.
     """
 
-    def __init__(self, run: GoalRun, partition: Partition) -> None:
-        self._kept = MaintainedGoal(run, partition.bind, partition)
+    def __init__(self, run: GoalRun, pattern: Sequence[int], partition: Partition) -> None:
+        self._kept = MaintainedGoal(run, pattern, partition.bind, partition)
         self._most_steps = max(run.run.stats().steps // MAX_COST, MIN_STEPS)
         self._journals: dict[RelationSchema, RowJournal] = {
             schema: partition.need(schema).journal(needs_all=False) for schema in self._kept.stored

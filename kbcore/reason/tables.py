@@ -155,7 +155,7 @@ class GoalTables:
             run = GoalRun(self._engine, goal, bind, budget.limits, budget.now)
             rows_before = steps_before = 0
             answers = self._fresh(run, pattern, budget, options)
-            table = self._following(table, run, partition)
+            table = self._following(table, run, pattern, partition)
         budget.rows_made += table.rows_made - rows_before
         if budget.steps is not None:
             budget.steps += table.steps - steps_before
@@ -221,7 +221,13 @@ class GoalTables:
             run.close()
             raise
 
-    def _following(self, before: GoalTable | None, run: GoalRun, partition: Partition) -> GoalTable:
+    def _following(
+        self,
+        before: GoalTable | None,
+        run: GoalRun,
+        pattern: Sequence[int],
+        partition: Partition,
+    ) -> GoalTable:
         """Return the table to keep of a finished run, in place of one that was stale.
 
         Goals whose changes cost too much are left alone for some time.
@@ -236,7 +242,7 @@ class GoalTables:
             self._rests.put(run.goal, _Rest(rest.length, rest.past + 1))
             return run
         self._rests.put(run.goal, rest)
-        table = MaintainedTable(run, partition)
+        table = MaintainedTable(run, pattern, partition)
         run.close()
         return table
 

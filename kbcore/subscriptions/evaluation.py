@@ -216,7 +216,7 @@ def _run(
     is_cheap = _is_cheap(run.rows_made, answers)
     kept = None
     if (keep_all or not is_cheap) and can_be_maintained(run):
-        kept = KeptGoal(MaintainedGoal(run, partition.bind, partition), pattern, denied)
+        kept = KeptGoal(MaintainedGoal(run, pattern, partition.bind, partition), pattern, denied)
     return Evaluated(answers, kept, is_cheap)
 
 

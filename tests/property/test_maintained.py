@@ -92,7 +92,7 @@ class Kept:
                 kept.close()
                 del self.goals[key]
         elif can_be_maintained(run):
-            self.goals[key] = MaintainedGoal(run, world.bind, world)
+            self.goals[key] = MaintainedGoal(run, pattern, world.bind, world)
             self.goals[key].change({}, budget, pattern)
             assert self.goals[key].ask(pattern, budget) == expected
         run.close()
@@ -184,6 +184,37 @@ def test_kept_goals_over_layers(least, rules, begin, steps, goals):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follow, "MIN_FALLEN", least)
         play(rule_set([parse_rule(rule) for rule in rules]), begin, steps, goals)
+
+
+REACHED = [
+    "anc(?x, ?y) :- e(?x, ?y).",
+    "anc(?x, ?z) :- e(?x, ?y), anc(?y, ?z), not r(?y).",
+    "near(?x, ?z) :- n(?x), path(?x, ?z).",
+    "path(?x, ?y) :- e(?x, ?y).",
+    "path(?x, ?z) :- e(?x, ?y), path(?y, ?z).",
+    "back(?x, ?z) :- e(?x, ?z).",
+    "back(?x, ?z) :- back(?x, ?y), e(?y, ?z).",
+]
+"""Recursions whose demand is what is reached."""
+
+edges = st.builds(lambda x, y: Atom("e", (x, y)), st.sampled_from("abcd"), st.sampled_from("abcd"))
+marks = st.builds(lambda p, x: Atom(p, (x,)), st.sampled_from("nr"), st.sampled_from("abcd"))
+reached_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("tell"), st.one_of(edges, edges, marks)),
+        st.tuples(st.just("retract"), st.integers(0, 20)),
+    ),
+    min_size=4,
+    max_size=20,
+)
+
+
+@examples(400)
+@given(st.lists(edges, min_size=2, max_size=8), reached_steps)
+def test_kept_goals_of_rewritten_recursions(begin, steps):
+    goals = [Atom(name, ("a", X)) for name in ("anc", "near", "path", "back")]
+    goals += [Atom(name, (X, "b")) for name in ("anc", "near", "path", "back")]
+    play(rule_set([parse_rule(rule) for rule in REACHED]), begin, steps, goals)
 
 
 def test_goals_are_kept_and_compared():

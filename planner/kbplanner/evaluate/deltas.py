@@ -15,6 +15,7 @@ from kbplanner.passes import rewrite
 from kbplanner.passes.differentiate import (
     ChangedComponent,
     added,
+    asked,
     differentiate,
     fallen,
     fell,
@@ -33,12 +34,19 @@ class Input(Enum):
     ADDED = "added"
     REMOVED = "removed"
     FELL = "fell"
+    ASKED = "asked"
 
 
 Source = tuple[Input, RelationSchema]
 """An input of such a program: what it reads, and of which relation of the maintained program."""
 
-_NAMES = ((Input.KEPT, kept), (Input.ADDED, added), (Input.REMOVED, removed), (Input.FELL, fell))
+_NAMES = (
+    (Input.KEPT, kept),
+    (Input.ADDED, added),
+    (Input.REMOVED, removed),
+    (Input.FELL, fell),
+    (Input.ASKED, asked),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -146,6 +146,7 @@ class _Change:
         """Apply a change to all kept relations."""
         for schema, changed in changes.items():
             if schema in self._rows:  # the seed
+                self._program.asked(schema).insert(*changed.came)
                 came = changed.came.without(self._rows[schema])
                 self._rows[schema].insert(*came)
                 changed = Changed(came, NO_ROWS)
@@ -409,6 +410,8 @@ class _Change:
 
     def _source(self, source: Source) -> Relation:
         kind, schema = source
+        if kind is Input.ASKED:
+            return self._program.asked(schema)
         if kind is not Input.KEPT:
             return self._given.get(source) or self._program.empty(schema.arity)
         known = self._rows.get(schema)

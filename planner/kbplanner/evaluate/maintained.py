@@ -50,6 +50,7 @@ class MaintainedProgram:
         self.engine = engine
         self.programs = programs
         self.rows: dict[RelationSchema, Relation] = {}
+        self._asked: dict[RelationSchema, Relation] = {}
         self._empty: dict[int, Relation] = {}
         self.steps = self.rows_made = 0
         for slot, schema in enumerate(slots):
@@ -57,6 +58,12 @@ class MaintainedProgram:
                 relation = self.rows[schema] = engine.relation(schema.arity)
                 source = run.relation(slot)
                 relation.insert(source.match_rows([0] * schema.arity), source.counts().visible)
+
+    def asked(self, schema: RelationSchema) -> Relation:
+        """Return the relation of the bindings of goals."""
+        if schema not in self._asked:
+            self._asked[schema] = self.engine.relation(schema.arity)
+        return self._asked[schema]
 
     def empty(self, arity: int) -> Relation:
         """Return a relation without rows."""
@@ -71,7 +78,7 @@ class MaintainedProgram:
 
     def close(self) -> None:
         """Free the rows."""
-        for relations in (self.rows, self._empty):
+        for relations in (self.rows, self._asked, self._empty):
             for relation in relations.values():
                 relation.drop()
             relations.clear()

@@ -27,11 +27,14 @@ def can_be_maintained(run: GoalRun) -> bool:
 class MaintainedGoal(AnswerReader):
     """A goal table that is changed instead of evaluated again; `bytes` is its size.
 
-    It takes over the rows of a finished run that `can_be_maintained`; the caller closes the run.
+    It takes over the rows of a finished run that `can_be_maintained`, for a goal with the constants
+    of `pattern`; the caller closes the run.
     The relations that `bind` returns must be as the run has read them.
     """
 
-    def __init__(self, run: GoalRun, bind: Bind, statistics: Statistics) -> None:
+    def __init__(
+        self, run: GoalRun, pattern: Sequence[int], bind: Bind, statistics: Statistics
+    ) -> None:
         engine = run.engine
         super().__init__(engine)
         if run.goal.changes is None:
@@ -43,6 +46,8 @@ class MaintainedGoal(AnswerReader):
         self._statistics = statistics
         self._program = MaintainedProgram(engine, run.goal.changes, run.run, self._plan.slots)
         self.bytes = self._program.bytes
+        if self._plan.seed is not None:
+            self._program.asked(self._plan.slots[self._plan.seed]).insert(*self._seed(pattern))
 
     def change(
         self,

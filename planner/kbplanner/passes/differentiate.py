@@ -11,16 +11,22 @@ rederivation: Gupta, Mumick and Subrahmanian, "Maintaining views incrementally",
 
 Before:
 
-    free/2(?x, ?y) :- path/2(?x, ?y), not shut/1(?y).  % rule 1
+    ok(?x) :- n(?x), not off(?x).
+    ?- ok(?x).
 
 After:
 
-    fallen free/2(?x, ?y) :- removed path/2(?x, ?y), not shut/1(?y), kept free/2(?x, ?y).
-    fallen free/2(?x, ?y) :- added shut/1(?y), kept path/2(?x, ?y), kept free/2(?x, ?y).
-
-    new free/2(?x, ?y) :- fallen free/2(?x, ?y), kept path/2(?x, ?y), not shut/1(?y).
-    new free/2(?x, ?y) :- added path/2(?x, ?y), not shut/1(?y), not kept free/2(?x, ?y).
-    new free/2(?x, ?y) :- removed shut/1(?y), not shut/1(?y), kept path/2(?x, ?y), ...
+    component 1, fallen:
+    fallen ok/1(?x) :- removed n/1(?x), absent off/1(?x), kept ok/1(?x).  % rule 1
+    fallen ok/1(?x) :- added off/1(?x), n/1(?x), kept ok/1(?x).  % rule 1
+    fallen ok/1(?x) :- removed n/1(?x), added off/1(?x), kept ok/1(?x).  % rule 1
+    fallen ok/1(?a0) :- removed ok/1(?a0), kept ok/1(?a0).
+    component 1, new:
+    new ok/1(?x) :- fell ok/1(?x), n/1(?x), absent off/1(?x).  % rule 1
+    new ok/1(?x) :- added n/1(?x), absent off/1(?x), absent kept ok/1(?x).  % rule 1
+    new ok/1(?x) :- removed off/1(?x), absent off/1(?x), n/1(?x), absent kept ok/1(?x).  % rule 1
+    new ok/1(?a0) :- fell ok/1(?a0), ok/1(?a0).
+    new ok/1(?a0) :- added ok/1(?a0), absent kept ok/1(?a0).
 
 In the first program the kept rows of components below are those before the change, in the second
 those after it. Stored relations have changed already: where the first program needs their rows
@@ -61,8 +67,8 @@ class ChangedComponent:
     `falls_by_added` gets, can make rows of the component fall, and so for those that are new.
     `fallen` finds those that lost a premise below the component, in a recursive one `onward` those
     that lost one of the rows that `fell`, and `closure` these and all that follow. `new` is the
-    second program. `again` derives all rows of the component, `tests` those that hold where the
-    demand is as it was.
+    second program. `again` derives all rows of the component, `tests` those that hold where demand
+    that only grows is as it was.
     """
 
     relations: tuple[RelationSchema, ...]
@@ -104,6 +110,11 @@ def fell(schema: RelationSchema) -> RelationSchema:
     return _named("fell", schema)
 
 
+def asked(schema: RelationSchema) -> RelationSchema:
+    """Return the relation of the bindings of goals, which are demand without a clause."""
+    return _named("asked", schema)
+
+
 def fallen(schema: RelationSchema) -> RelationSchema:
     """Return the relation of the fallen rows, as a result of the first program."""
     return _named("fallen", schema, Role.DERIVED)
@@ -122,9 +133,9 @@ def replaced(schema: RelationSchema) -> RelationSchema:
 
 
 def _named(name: str, schema: RelationSchema, role: Role = Role.STORED) -> RelationSchema:
-    # No predicate of a user can hold a NUL character.
+    # No predicate of a user can hold a NUL character; what is behind it is not shown.
     more = (schema.role.value, schema.truth, schema.adornment, repr(schema.restrictions))
-    return RelationSchema("\0".join((name, str(schema), *more)), schema.arity, role=role)
+    return RelationSchema("\0".join((f"{name} {schema}", *more)), schema.arity, role=role)
 
 
 def differentiate(program: Program) -> list[ChangedComponent] | None:
@@ -137,14 +148,26 @@ def differentiate(program: Program) -> list[ChangedComponent] | None:
     if program.external or not all(map(_is_plain, program.clauses)):
         return None
     heads = by_head(program.clauses)
+    growing = _growing(program)
     result = []
     for part in components(program.clauses):
         relations = tuple(sorted(part.relations, key=str))
         own = [clause for schema in relations for clause in heads[schema]]
-        if any(_Versions(clause, part.relations).count > MAX_VERSIONS for clause in own):
+        if any(_Versions(clause, part.relations, ()).count > MAX_VERSIONS for clause in own):
             return None
-        result.append(_changed(own, relations))
+        result.append(_changed(own, relations, growing, program.seed))
     return result
+
+
+def _growing(program: Program) -> frozenset[RelationSchema]:
+    """Return the demand that never falls: more of it than needed does no harm.
+
+    There is none where a linear recursion was rewritten: what is demanded there is what is reached.
+    """
+    schemas = {atom.schema for clause in program.clauses for atom in (clause.head, *clause.atoms())}
+    if any(schema.role in (Role.ANSWER, Role.REACH) for schema in schemas):
+        return frozenset()
+    return frozenset(schema for schema in schemas if schema.role is Role.DEMAND)
 
 
 def _is_plain(clause: Clause) -> bool:
@@ -160,7 +183,12 @@ def _is_plain(clause: Clause) -> bool:
     )
 
 
-def _changed(clauses: Sequence[Clause], relations: tuple[RelationSchema, ...]) -> ChangedComponent:
+def _changed(
+    clauses: Sequence[Clause],
+    relations: tuple[RelationSchema, ...],
+    growing: Collection[RelationSchema],
+    seed: RelationSchema | None,
+) -> ChangedComponent:
     lost: list[Clause] = []
     onward: list[Clause] = []
     closure: list[Clause] = []
@@ -178,12 +206,12 @@ def _changed(clauses: Sequence[Clause], relations: tuple[RelationSchema, ...]) -
             for kinds in (*falls.values(), *grows.values()):
                 kinds.update(atom.schema for atom in clause.atoms())
             continue
-        versions = _Versions(clause, relations)
+        versions = _Versions(clause, relations, growing)
         got += versions.new()
         again.append(versions.again())
         for atom in clause.all_atoms():
             grows[atom.absent].add(atom.schema)
-        if clause.head.schema.role is not Role.DEMAND:
+        if clause.head.schema not in growing:
             lost += versions.fallen()
             onward += versions.onward(fell)
             closure += versions.onward(fallen)
@@ -193,12 +221,19 @@ def _changed(clauses: Sequence[Clause], relations: tuple[RelationSchema, ...]) -
                 falls[atom.absent].add(atom.schema)
     for schema in relations:
         args = variables(schema.arity)
-        if closure and schema.role is not Role.DEMAND:
+        if closure and schema not in growing:
             body = (ClauseAtom(fell(schema), args),)
             closure.append(Clause(ClauseAtom(fallen(schema), args), body))
-        if schema.role is Role.DEMAND:  # also what goals have asked
-            body = (ClauseAtom(kept(schema), args),)
-            again.append(Clause(ClauseAtom(new(schema), args), body))
+        if schema in growing:
+            again.append(Clause(ClauseAtom(new(schema), args), (ClauseAtom(kept(schema), args),)))
+        elif schema == seed:
+            goals = ClauseAtom(asked(schema), args)
+            got.append(
+                Clause(ClauseAtom(new(schema), args), (ClauseAtom(fell(schema), args), goals))
+            )
+            again.append(Clause(ClauseAtom(new(schema), args), (goals,)))
+            if not keeps_best:
+                tests.append(again[-1])
         if schema.role in BEST:
             better = ClauseAtom(new(schema), (*args[:-1], ANONYMOUS))
             worse = ClauseAtom(replaced(schema), args)
@@ -222,8 +257,14 @@ Change = Callable[[ClauseAtom], list[ClauseItem]]
 class _Versions:
     """The versions of one clause in the programs of its component."""
 
-    def __init__(self, clause: Clause, relations: Collection[RelationSchema]) -> None:
+    def __init__(
+        self,
+        clause: Clause,
+        relations: Collection[RelationSchema],
+        growing: Collection[RelationSchema],
+    ) -> None:
         self._clause = clause
+        self._growing = growing
         self._head = clause.head
         self._own: list[int] = []
         self._stored: list[int] = []
@@ -231,7 +272,7 @@ class _Versions:
         self._demand: list[int] = []
         for place, item in enumerate(clause.body):
             if isinstance(item, ClauseAtom):
-                if item.schema.role is Role.DEMAND:
+                if item.schema in growing:
                     self._demand.append(place)
                 if item.schema in relations:
                     self._own.append(place)
@@ -251,7 +292,7 @@ class _Versions:
         component.
 
         Those of stored relations, which have changed already, are read from the changes in every
-        combination. Demand never falls: more of it than needed does no harm.
+        combination.
         """
         for places in _subsets(self._stored):
             yield self._falling(dict.fromkeys(places, _lost))
@@ -275,7 +316,7 @@ class _Versions:
     def new(self) -> Iterator[Clause]:
         """Yield the versions that find rows with an instance that is whole after the change."""
         schema = self._head.schema
-        if schema.role is not Role.DEMAND:
+        if schema not in self._growing:
             group = self._head.args
             if schema.role in BEST:  # the next best value of a group
                 group = (*group[:-1], ANONYMOUS)
