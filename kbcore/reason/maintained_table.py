@@ -63,6 +63,11 @@ class MaintainedTable:
         """The memory that it takes."""
         return self._kept.bytes
 
+    @property
+    def row_bytes(self) -> int:
+        """The memory of the kept rows alone."""
+        return self._kept.row_bytes
+
     def ask(
         self, pattern: Sequence[int], budget: Budget, options: GoalOptions
     ) -> tuple[array[int], int] | None:

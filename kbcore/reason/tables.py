@@ -180,6 +180,12 @@ class GoalTables:
         self._keep(_key(partition, table.goal, pattern), table)
         return state
 
+    def maintained_bytes(self) -> tuple[int, int]:
+        """Return the memory of the tables that follow changes, and that of their rows alone."""
+        with self._mutex:
+            tables = [each for each in self._tables.values() if isinstance(each, MaintainedTable)]
+            return sum(each.bytes for each in tables), sum(each.row_bytes for each in tables)
+
     def clear(self) -> None:
         """Drop every table."""
         with self._mutex:

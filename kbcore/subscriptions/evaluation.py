@@ -152,6 +152,11 @@ class KeptGoal:
             RowSet(came.symbols, came.number, arity), RowSet(gone.symbols, gone.number, arity)
         )
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The memory of the rows with their indexes, and of the rows alone."""
+        return self._kept.bytes, self._kept.row_bytes
+
     def close(self) -> None:
         """Free the rows."""
         self._kept.close()

@@ -137,6 +137,12 @@ class StandingGoal:
             raise EngineFault("a standing goal was not evaluated")
         return self._rules
 
+    @property
+    def maintained_bytes(self) -> tuple[int, int]:
+        """The memory of what the answers follow from, with indexes and without."""
+        with self._busy:
+            return (0, 0) if self._kept is None else self._kept.sizes
+
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change and at the end; return a function that stops this."""
         with self._mutex:

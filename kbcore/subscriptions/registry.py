@@ -134,6 +134,12 @@ class StandingGoals:
         with self._mutex:
             return list(self._goals.values())
 
+    def maintained_bytes(self) -> tuple[int, int]:
+        """Return the memory of the rows that goals follow from, with indexes and without."""
+        with self._mutex:
+            sizes = [goal.maintained_bytes for goal in self._goals.values()]
+        return sum(size for size, _ in sizes), sum(rows for _, rows in sizes)
+
     def remove(self, id: str) -> bool:
         """End a goal; return False if it does not exist."""
         with self._mutex:

@@ -93,6 +93,11 @@ class MaintainedGoal(AnswerReader):
         return Rows(with_constants(rows.symbols, rows.number, pattern, columns), rows.number)
 
     @property
+    def row_bytes(self) -> int:
+        """The memory of the kept rows alone."""
+        return self._program.row_bytes
+
+    @property
     def steps(self) -> int:
         """The steps of the engine in all changes."""
         return self._program.steps
