@@ -18,11 +18,23 @@ from kbplanner.evaluate.maintained import Changed, Rows
 from kbplanner.evaluate.maintained_goal import MaintainedGoal
 from kbplanner.ir.schema import RelationSchema
 
+STEPS_OF_COMPONENT = 10_000
+"""Steps of an evaluation, for each component of its program, from which on it takes longer than to
+follow a change.
+"""
+
 MAX_COST = 2
 """A change may take one of this many of the steps of the evaluation."""
 
 MIN_STEPS = 20_000
 """Steps that a change may always take: less than a millisecond."""
+
+
+def is_worth_following(run: GoalRun) -> bool:
+    """Return True if a finished run took longer than changes of its rows are expected to take."""
+    changes = run.goal.changes
+    components = () if changes is None else changes.components or ()
+    return run.steps >= STEPS_OF_COMPONENT * max(len(components), 1)
 
 
 class MaintainedTable:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget, Notes
-from kbcore.reason.maintained_table import MaintainedTable
+from kbcore.reason.maintained_table import MaintainedTable, is_worth_following
 from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
 from kbcore.state.partition import Partition, PartitionKey
 from kbplanner.engine.backend import Engine, RunState
@@ -56,11 +56,6 @@ def shown(answers: tuple[array[int], int], options: GoalOptions) -> tuple[array[
     deferred = options.deferred
     return answers if deferred is None or not deferred.is_used else (deferred.rows(), answers[1])
 
-
-MIN_ROWS = 500
-"""Derived rows from which on a goal table is maintained: fewer are derived as quickly again. With
-`verify` all are.
-"""
 
 MAX_RESTS = 256
 """Goals whose last failures to follow changes are known."""
@@ -238,8 +233,9 @@ class GoalTables:
 
         Goals whose changes cost too much are left alone for some time.
         """
-        least = 0 if self._verify else MIN_ROWS
-        if before is None or run.rows_made < least or not can_be_maintained(run):
+        if before is None or not (
+            can_be_maintained(run) and (self._verify or is_worth_following(run))
+        ):
             return run
         rest = self._rests.get(run.goal) or _Rest()
         if isinstance(before, MaintainedTable):

@@ -59,7 +59,7 @@ class StandingGoals:
         self._watchers: dict[tuple[PartitionKey, RelationSchema], list[StandingGoal]] | None = None
         """The goals that read each relation; None if this has to be found out again."""
         self._views: dict[str | None, object] = {}
-        """What the goals of each scope were evaluated with then."""
+        """The rules and the partition with which the goals of each scope were evaluated."""
         self._first_end = 0
         """The time before which no goal ends."""
         self._seen = -1

@@ -22,6 +22,7 @@ import answers
 import bombs
 import branching
 import bulk
+import changes
 import closures
 import commands
 import conversations
@@ -79,6 +80,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "retract-then-goal": (writes.retract_then_goal, "retractions"),
     "retracts": (retracts.retracts, "retracts"),
     "standing": (standing.standing, ""),
+    "changes": (changes.changes, ""),
     "known-at": (known_at.known_at, ""),
     "first-goal": (writes.first_goal, ""),
     "access": (access.access, "access"),

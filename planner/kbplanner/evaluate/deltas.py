@@ -28,7 +28,7 @@ from kbplanner.passes.order import SmallDerived, Statistics
 
 
 class Input(Enum):
-    """What a program about changes reads of a relation."""
+    """The rows of a relation that a program about changes reads."""
 
     KEPT = "kept"
     ADDED = "added"
@@ -73,7 +73,7 @@ class DeltaPrograms:
 
     @cached_property
     def sources(self) -> Mapping[RelationSchema, Source]:
-        """What the names of inputs stand for."""
+        """The meaning of the names of inputs."""
         schemas = {
             atom.schema
             for clause in self._program.clauses

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kbplanner.engine.backend import Engine, Relation, Run, RunLimits
+from kbplanner.engine.backend import Engine, Relation, Run, RunLimits, RunState, RunStats
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.answers import AnswerReader, with_constants
 from kbplanner.evaluate.deltas import DeltaProgram, Input, Source
@@ -88,7 +88,7 @@ class _KnownSizes:
 
 
 class _TooMany(Exception):
-    """So many rows of a component may have fallen that it is derived from scratch."""
+    """Too many rows of a component may have fallen: it is derived from scratch."""
 
 
 class _Answers(AnswerReader):
@@ -134,6 +134,7 @@ class _Change:
         self._statistics = statistics
         self._limits = budget.limits
         self._work = budget.work
+        self._fuel = budget.fuel
         self._changes: dict[RelationSchema, Changed] = {}
         self._given: dict[Source, Relation] = {}
 
@@ -214,18 +215,18 @@ class _Change:
         support each other in a circle would all fall with any of them.
         """
         find = partial(self._candidates, number, component, below)
-        found = find("fallen")
-        if not component.is_recursive or not found:
-            return found
+        rows_of = find("fallen")
+        if not component.is_recursive or not rows_of:
+            return rows_of
         if not component.tests:
-            self._give_fallen(component, found)
+            self._give_fallen(component, rows_of)
             return find("closure")
         all_fallen: dict[RelationSchema, Rows] = {}
         for _ in range(TESTED_ROUNDS):
-            if not self._can_be_tested(found):
+            if not self._can_be_tested(rows_of):
                 break
             fresh = {}
-            for schema, rows in found.items():
+            for schema, rows in rows_of.items():
                 left = self._failing(number, schema, self._not_among(schema, rows, all_fallen))
                 if left.number:
                     fresh[schema] = left
@@ -233,12 +234,12 @@ class _Change:
             if not fresh:
                 return all_fallen
             self._give_fallen(component, fresh)
-            found = find("onward")
+            rows_of = find("onward")
         self._give_fallen(
             component,
             {
-                schema: all_fallen.get(schema, NO_ROWS).joined(found.get(schema, NO_ROWS))
-                for schema in (*all_fallen, *found)
+                schema: all_fallen.get(schema, NO_ROWS).joined(rows_of.get(schema, NO_ROWS))
+                for schema in (*all_fallen, *rows_of)
             },
         )
         return find("closure")
@@ -277,10 +278,10 @@ class _Change:
         relation.drop()
         return left
 
-    def _can_be_tested(self, found: Mapping[RelationSchema, Rows]) -> bool:
+    def _can_be_tested(self, rows_of: Mapping[RelationSchema, Rows]) -> bool:
         return all(
             not schema.arity or len(_groups(rows, schema.arity)[1]) <= MAX_GROUPS
-            for schema, rows in found.items()
+            for schema, rows in rows_of.items()
         )
 
     def _failing(self, number: int, schema: RelationSchema, rows: Rows) -> Rows:
@@ -370,34 +371,50 @@ class _Change:
     def _found(self, number: int, kind: str, limits: RunLimits) -> dict[RelationSchema, Rows]:
         """Return the results of a program of a component."""
         program = self._loaded(number, kind)
-        found: dict[RelationSchema, Rows] = {}
+        rows_of: dict[RelationSchema, Rows] = {}
         if program is None:
-            return found
+            return rows_of
         run = self._open(program, limits)
         try:
+            if len(program.slots) == 1 and program.slots[0][0].arity:
+                return self._found_at_once(run, *program.slots[0], limits)
             if not self._finish(run):
-                return found
+                return rows_of
             for schema, slot in program.slots:
                 relation = run.relation(slot)
                 count = relation.counts().visible
                 if count:
-                    found[schema] = Rows(relation.match_rows([0] * schema.arity), count)
+                    rows_of[schema] = Rows(relation.match_rows([0] * schema.arity), count)
         finally:
             run.close()
-        return found
+        return rows_of
+
+    def _found_at_once(
+        self, run: Run, schema: RelationSchema, slot: int, limits: RunLimits
+    ) -> dict[RelationSchema, Rows]:
+        """Step a run with one result to its end, and return that: mostly with one call."""
+        answer = run.ask(None, slot, [0] * schema.arity, limits, self._fuel)
+        rows = answer.rows
+        if answer.state is RunState.DONE:
+            self._count(run)
+        else:
+            self._finish(run)
+        if rows is None:
+            rows = run.relation(slot).match_rows([0] * schema.arity)
+        return {schema: Rows(rows, len(rows) // schema.arity)} if rows else {}
+
+    def _count(self, run: Run) -> RunStats:
+        stats = run.stats()
+        self._program.steps += stats.steps
+        self._program.rows_made += stats.rows_made
+        if stats.warnings:
+            raise Unmaintained
+        return stats
 
     def _finish(self, run: Run) -> int:
         """Step a run to its end; return how many rows it has made."""
-        program = self._program
-        try:
-            self._work(run)
-        finally:
-            stats = run.stats()
-            program.steps += stats.steps
-            program.rows_made += stats.rows_made
-        if stats.warnings:
-            raise Unmaintained
-        return stats.rows_made
+        self._work(run)
+        return self._count(run).rows_made
 
     def _loaded(self, number: int, kind: str) -> DeltaProgram | None:
         programs = self._program.programs

@@ -63,11 +63,11 @@ _UNMAINTAINED = frozenset({Role.CLASSES, Role.FIRST})
 class ChangedComponent:
     """A component of a program, and the clauses that find its changes.
 
-    `reads` are the relations below it. Rows that one in `falls_by_removed` loses, or one in
-    `falls_by_added` gets, can make rows of the component fall, and so for those that are new.
-    `fallen` finds those that lost a premise below the component, in a recursive one `onward` those
-    that lost one of the rows that `fell`, and `closure` these and all that follow. `new` is the
-    second program. `again` derives all rows of the component, `tests` those that hold where demand
+    `reads` are the relations below it. Rows of the component can fall when a relation in
+    `falls_by_removed` loses rows, or a relation in `falls_by_added` gets some; `grows_by_added` and
+    `grows_by_removed` are the same for new rows. `fallen` finds the rows that lost a premise below
+    the component, `onward`, if it is recursive, those that lost one of the rows that `fell`, and
+    `closure` these and all that follow. `new` is the second program. `again` derives all rows of the component, `tests` those that hold where demand
     that only grows is as it was.
     """
 
@@ -162,7 +162,7 @@ def differentiate(program: Program) -> list[ChangedComponent] | None:
 def _growing(program: Program) -> frozenset[RelationSchema]:
     """Return the demand that never falls: more of it than needed does no harm.
 
-    There is none where a linear recursion was rewritten: what is demanded there is what is reached.
+    Where a linear recursion was rewritten, all of it falls: rows are reached by their demand there.
     """
     schemas = {atom.schema for clause in program.clauses for atom in (clause.head, *clause.atoms())}
     if any(schema.role in (Role.ANSWER, Role.REACH) for schema in schemas):
@@ -251,7 +251,7 @@ def _changed(
 
 
 Change = Callable[[ClauseAtom], list[ClauseItem]]
-"""How a version of a clause reads a premise that has changed."""
+"""The way in which a version of a clause reads a premise that has changed."""
 
 
 class _Versions:
@@ -270,16 +270,16 @@ class _Versions:
         self._stored: list[int] = []
         self._derived: list[int] = []
         self._demand: list[int] = []
-        for place, item in enumerate(clause.body):
+        for index, item in enumerate(clause.body):
             if isinstance(item, ClauseAtom):
                 if item.schema in growing:
-                    self._demand.append(place)
+                    self._demand.append(index)
                 if item.schema in relations:
-                    self._own.append(place)
+                    self._own.append(index)
                 elif item.schema.role is Role.STORED:
-                    self._stored.append(place)
+                    self._stored.append(index)
                 else:
-                    self._derived.append(place)
+                    self._derived.append(index)
 
     @property
     def count(self) -> int:
@@ -296,17 +296,17 @@ class _Versions:
         """
         for places in _subsets(self._stored):
             yield self._falling(dict.fromkeys(places, _lost))
-        for place in self._derived:
-            if place not in self._demand:
-                yield self._falling({place: _lost})
+        for index in self._derived:
+            if index not in self._demand:
+                yield self._falling({index: _lost})
 
     def onward(self, rows: Callable[[RelationSchema], RelationSchema]) -> Iterator[Clause]:
         """Yield the versions that find rows with an instance that has lost one of the `rows` of the
         component.
         """
-        for place in self._own:
-            if place not in self._demand:
-                yield self._falling({place: _reading(rows)})
+        for index in self._own:
+            if index not in self._demand:
+                yield self._falling({index: _reading(rows)})
 
     def _falling(self, changed: Mapping[int, Change]) -> Clause:
         head = self._head
@@ -322,14 +322,14 @@ class _Versions:
                 group = (*group[:-1], ANONYMOUS)
             yield self._version(new(schema), {}, first=ClauseAtom(fell(schema), group))
         for check in self._unknown():
-            for place in (*self._stored, *self._derived):
-                yield self._version(new(schema), {place: _got}, *check)
+            for index in (*self._stored, *self._derived):
+                yield self._version(new(schema), {index: _got}, *check)
             for places in _subsets(self._own):
                 yield self._version(new(schema), dict.fromkeys(places, _reading(new)), *check)
 
     def _unknown(self) -> Iterator[tuple[ClauseItem, ...]]:
-        """Yield what tests that a row is not kept; of a best value, that there is none or that it
-        is worse.
+        """Yield the tests that a row is not kept; for a best value, that its group has no row or a
+        worse one.
         """
         schema, args = self._head.schema, self._head.args
         if schema.role not in BEST:
@@ -346,7 +346,7 @@ class _Versions:
 
     def test(self) -> Clause:
         """Return the version that derives all rows for the demand that is kept."""
-        own = [place for place in self._own if place not in self._demand]
+        own = [index for index in self._own if index not in self._demand]
         return self._version(new(self._head.schema), dict.fromkeys(own, _reading(new)))
 
     def _version(
@@ -361,11 +361,11 @@ class _Versions:
         """
         before: list[ClauseItem] = [] if first is None else [first]
         after: list[ClauseItem] = []
-        for place, item in enumerate(self._clause.body):
+        for index, item in enumerate(self._clause.body):
             if not isinstance(item, ClauseAtom):
                 after.append(item)
-            elif place in changed:
-                before += changed[place](item)
+            elif index in changed:
+                before += changed[index](item)
             else:
                 after.append(ClauseAtom(kept(item.schema), item.args, item.absent))
         head_atom = ClauseAtom(head, self._head.args)
@@ -438,8 +438,8 @@ def _groups(clause: Clause, touched: tuple[Clause, ...]) -> Iterator[Clause]:
     yield from touched
     source = next(clause.atoms())
     args = tuple(
-        Variable(f"any#{place}") if arg == ANONYMOUS else arg
-        for place, arg in enumerate(source.args)
+        Variable(f"any#{column}") if arg == ANONYMOUS else arg
+        for column, arg in enumerate(source.args)
     )
     rows = ClauseAtom(_named("grouped", clause.head.schema, Role.DERIVED), ())
     rows = ClauseAtom(RelationSchema(rows.schema.predicate, len(args), role=Role.DERIVED), args)
