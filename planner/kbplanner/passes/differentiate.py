@@ -67,8 +67,8 @@ class ChangedComponent:
     `falls_by_removed` loses rows, or a relation in `falls_by_added` gets some; `grows_by_added` and
     `grows_by_removed` are the same for new rows. `fallen` finds the rows that lost a premise below
     the component, `onward`, if it is recursive, those that lost one of the rows that `fell`, and
-    `closure` these and all that follow. `new` is the second program. `again` derives all rows of the component, `tests` those that hold where demand
-    that only grows is as it was.
+    `closure` these and all that follow. `new` is the second program. `again` derives all rows of
+    the component, `tests` those that hold where demand that only grows is as it was.
     """
 
     relations: tuple[RelationSchema, ...]
