@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kbcore.errors import EngineFault
+from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.maintained_table import MaintainedTable, is_worth_following
 from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
@@ -56,6 +56,9 @@ def shown(answers: tuple[array[int], int], options: GoalOptions) -> tuple[array[
     deferred = options.deferred
     return answers if deferred is None or not deferred.is_used else (deferred.rows(), answers[1])
 
+
+SIZE_OF_KEPT = 2
+"""The memory of kept rows, in that of the run that they come from, at most about this."""
 
 MAX_RESTS = 256
 """Goals whose last failures to follow changes are known."""
@@ -99,7 +102,7 @@ class GoalTables:
         shared_counts: TableCounts | None = None,
     ) -> None:
         self._engine = engine
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._verify = verify
         self._tables: OrderedDict[Key, GoalTable] = OrderedDict()
         self._rests: LruCache[CompiledGoal, _Rest] = LruCache(MAX_RESTS)
@@ -107,6 +110,12 @@ class GoalTables:
         self.bytes = 0
         self.counts = TableCounts()
         self._shared_counts = shared_counts or TableCounts()
+        self.kept_bytes = 0
+        """The memory of the standing goals that follow changes: as much as that of all tables."""
+
+    def has_room_to_keep(self, run: GoalRun) -> bool:
+        """Return True if a standing goal may keep the rows of a run."""
+        return self.kept_bytes + SIZE_OF_KEPT * run.bytes <= self.max_bytes
 
     def __len__(self) -> int:
         return len(self._tables)
@@ -233,8 +242,10 @@ class GoalTables:
 
         Goals whose changes cost too much are left alone for some time.
         """
-        if before is None or not (
-            can_be_maintained(run) and (self._verify or is_worth_following(run))
+        if (
+            before is None
+            or run.bytes > self.max_bytes // SIZE_OF_KEPT
+            or not (can_be_maintained(run) and (self._verify or is_worth_following(run)))
         ):
             return run
         rest = self._rests.get(run.goal) or _Rest()
@@ -244,7 +255,10 @@ class GoalTables:
             self._rests.put(run.goal, _Rest(rest.length, rest.past + 1))
             return run
         self._rests.put(run.goal, rest)
-        table = MaintainedTable(run, pattern, partition)
+        try:
+            table = MaintainedTable(run, pattern, partition)
+        except BudgetExceeded:  # the answers are there
+            return run
         run.close()
         return table
 
@@ -281,12 +295,12 @@ class GoalTables:
         dropped = []
         with self._mutex:
             small = bool(key[2]) and table.bytes < MIN_TABLE_BYTES
-            if small or key in self._tables or table.bytes > self._max_bytes:
+            if small or key in self._tables or table.bytes > self.max_bytes:
                 dropped.append(table)
             else:
                 self._tables[key] = table
                 self.bytes += table.bytes
-                while self.bytes > self._max_bytes:
+                while self.bytes > self.max_bytes:
                     _, oldest = self._tables.popitem(last=False)
                     self.bytes -= oldest.bytes
                     dropped.append(oldest)

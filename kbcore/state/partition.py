@@ -183,7 +183,7 @@ def _show_interval(row: Row, as_of: int) -> None:
         )
 
 
-MAX_RECORDED = 1 << 13
+MAX_RECORDED = 1 << 11
 """Changed rows of a relation that are recorded for readers that can do without."""
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kbcore.errors import EngineFault, InvalidInput
 from kbcore.reason.ask import GOAL, Reasoner, body_variables, terms_of
 from kbcore.reason.budget import Budget
+from kbcore.reason.tables import GoalTables
 from kbcore.reason.view import viewed
 from kbcore.retraction.changes import ComponentChanges, Unfollowed
 from kbcore.retraction.programs import Programs
@@ -32,6 +33,9 @@ from kbplanner.passes.check import check_evaluable
 
 CHEAP_ROWS = 500
 """A goal that derives fewer rows, and has fewer answers, is answered again after each change."""
+
+MAX_FOLLOWED = 20_000
+"""Changed facts that are followed; more of them change so much that all answers are compared."""
 
 Changed = Mapping[RelationSchema, "FactChanges"]
 """The changed facts of stored relations."""
@@ -127,9 +131,16 @@ class KeptGoal:
     """
 
     def __init__(
-        self, kept: MaintainedGoal, pattern: list[int], denied: frozenset[RelationSchema]
+        self,
+        kept: MaintainedGoal,
+        pattern: list[int],
+        denied: frozenset[RelationSchema],
+        tables: GoalTables,
     ) -> None:
         self._kept = kept
+        self._tables = tables
+        self._bytes = kept.bytes
+        tables.kept_bytes += self._bytes
         self._pattern = pattern
         self._denied = denied
 
@@ -142,6 +153,8 @@ class KeptGoal:
 
         Then, and after BudgetExceeded, it can only be closed.
         """
+        if sum(len(each.added) + len(each.removed) for each in changed.values()) > MAX_FOLLOWED:
+            return None
         changes = {schema: _kept_change(schema.arity, facts) for schema, facts in changed.items()}
         try:
             came, gone = self._kept.follow(changes, budget, self._pattern)
@@ -159,6 +172,7 @@ class KeptGoal:
 
     def close(self) -> None:
         """Free the rows."""
+        self._tables.kept_bytes -= self._bytes
         self._kept.close()
 
 
@@ -197,7 +211,9 @@ def evaluated(
                 )
                 run = GoalRun(tenant.engine, plan, view.bind, budget.limits, budget.now)
                 try:
-                    return _run(run, pattern, partition, view.denied, budget, keep_all)
+                    return _run(
+                        run, pattern, partition, view.denied, budget, reasoner.tables, keep_all
+                    )
                 finally:
                     run.close()
     before = budget.rows_made
@@ -211,6 +227,7 @@ def _run(
     partition: Partition,
     denied: frozenset[RelationSchema],
     budget: Budget,
+    tables: GoalTables,
     keep_all: bool,
 ) -> Evaluated:
     found = run.ask(pattern, budget)
@@ -220,8 +237,9 @@ def _run(
     answers = RowSet(*found, len(pattern))
     is_cheap = _is_cheap(run.rows_made, answers)
     kept = None
-    if (keep_all or not is_cheap) and can_be_maintained(run):
-        kept = KeptGoal(MaintainedGoal(run, pattern, partition.bind, partition), pattern, denied)
+    if (keep_all or not is_cheap) and can_be_maintained(run) and tables.has_room_to_keep(run):
+        goal = MaintainedGoal(run, pattern, partition.bind, partition)
+        kept = KeptGoal(goal, pattern, denied, tables)
     return Evaluated(answers, kept, is_cheap)
 
 

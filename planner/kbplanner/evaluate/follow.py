@@ -25,7 +25,9 @@ from kbplanner.passes.order import Statistics
 
 
 class Unmaintained(Exception):
-    """A change that cannot be followed: a function has no value in it, which is counted."""
+    """A change that cannot be followed: a function has no value in it, which is counted, or too
+    many rows would have to be compared.
+    """
 
 
 MIN_FALLEN = 2000
@@ -39,6 +41,9 @@ TESTED_ROUNDS = 4
 """Rounds in which the fallen rows of a recursive component are tested before all that may follow
 from them is derived.
 """
+
+MAX_COMPARED = 500_000
+"""Rows of a component that are compared with those derived from scratch."""
 
 MAX_GROUPS = 8
 """Goals of such a test: the rows are tested together that agree in one column."""
@@ -335,6 +340,8 @@ class _Change:
         program = self._loaded(number, "again")
         if program is None:
             return
+        if sum(self._rows[each].counts().live for each in component.relations) > MAX_COMPARED:
+            raise Unmaintained
         run = self._open(program, self._limits)
         try:
             self._finish(run)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kbplanner.engine.backend import Engine, Relation, Run
 from kbplanner.evaluate.deltas import DeltaPrograms
 from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.pacing import current_yield
 
 
 class Rows(NamedTuple):
@@ -53,11 +54,19 @@ class MaintainedProgram:
         self._asked: dict[RelationSchema, Relation] = {}
         self._empty: dict[int, Relation] = {}
         self.steps = self.rows_made = 0
-        for slot, schema in enumerate(slots):
-            if schema.role is not Role.STORED:
-                relation = self.rows[schema] = engine.relation(schema.arity)
-                source = run.relation(slot)
-                relation.insert(source.match_rows([0] * schema.arity), source.counts().visible)
+        try:
+            for slot, schema in enumerate(slots):
+                if schema.role is not Role.STORED:
+                    self._copy(schema, run.relation(slot))
+        except BaseException:
+            self.close()
+            raise
+
+    def _copy(self, schema: RelationSchema, source: Relation) -> None:
+        relation = self.rows[schema] = self.engine.relation(schema.arity)
+        for rows, ids in source.pieces([0] * schema.arity):
+            relation.insert(rows, len(ids))
+            current_yield()()
 
     def asked(self, schema: RelationSchema) -> Relation:
         """Return the relation of the bindings of goals."""
