@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kbplanner.engine.backend import Engine, Relation, Run, RunLimits, RunState, RunStats
+from kbplanner.engine.backend import Engine, Relation, Run, RunLimits
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.answers import AnswerReader, with_constants
 from kbplanner.evaluate.deltas import DeltaProgram, Input, Source
@@ -139,7 +139,6 @@ class _Change:
         self._statistics = statistics
         self._limits = budget.limits
         self._work = budget.work
-        self._fuel = budget.fuel
         self._changes: dict[RelationSchema, Changed] = {}
         self._given: dict[Source, Relation] = {}
 
@@ -383,8 +382,6 @@ class _Change:
             return rows_of
         run = self._open(program, limits)
         try:
-            if len(program.slots) == 1 and program.slots[0][0].arity:
-                return self._found_at_once(run, *program.slots[0], limits)
             if not self._finish(run):
                 return rows_of
             for schema, slot in program.slots:
@@ -396,32 +393,15 @@ class _Change:
             run.close()
         return rows_of
 
-    def _found_at_once(
-        self, run: Run, schema: RelationSchema, slot: int, limits: RunLimits
-    ) -> dict[RelationSchema, Rows]:
-        """Step a run with one result to its end, and return that: mostly with one call."""
-        answer = run.ask(None, slot, [0] * schema.arity, limits, self._fuel)
-        rows = answer.rows
-        if answer.state is RunState.DONE:
-            self._count(run)
-        else:
-            self._finish(run)
-        if rows is None:
-            rows = run.relation(slot).match_rows([0] * schema.arity)
-        return {schema: Rows(rows, len(rows) // schema.arity)} if rows else {}
-
-    def _count(self, run: Run) -> RunStats:
+    def _finish(self, run: Run) -> int:
+        """Step a run to its end; return how many rows it has made."""
+        self._work(run)
         stats = run.stats()
         self._program.steps += stats.steps
         self._program.rows_made += stats.rows_made
         if stats.warnings:
             raise Unmaintained
-        return stats
-
-    def _finish(self, run: Run) -> int:
-        """Step a run to its end; return how many rows it has made."""
-        self._work(run)
-        return self._count(run).rows_made
+        return stats.rows_made
 
     def _loaded(self, number: int, kind: str) -> DeltaProgram | None:
         programs = self._program.programs

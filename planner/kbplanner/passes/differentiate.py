@@ -162,12 +162,14 @@ def differentiate(program: Program) -> list[ChangedComponent] | None:
 def _growing(program: Program) -> frozenset[RelationSchema]:
     """Return the demand that never falls: more of it than needed does no harm.
 
-    Where a linear recursion was rewritten, all of it falls: rows are reached by their demand there.
+    The goal's own demand does fall where its linear recursion was rewritten: its answers are what
+    is reached from that demand, and do not say from which.
     """
     schemas = {atom.schema for clause in program.clauses for atom in (clause.head, *clause.atoms())}
-    if any(schema.role in (Role.ANSWER, Role.REACH) for schema in schemas):
-        return frozenset()
-    return frozenset(schema for schema in schemas if schema.role is Role.DEMAND)
+    demand = frozenset(schema for schema in schemas if schema.role is Role.DEMAND)
+    if any(schema.role is Role.ANSWER for schema in schemas):
+        return demand - {program.seed}
+    return demand
 
 
 def _is_plain(clause: Clause) -> bool:
