@@ -149,14 +149,16 @@ class _Change:
 
     def follow(self, changes: Mapping[RelationSchema, Changed]) -> dict[RelationSchema, Changed]:
         """Apply a change to all kept relations."""
+        components = self._program.programs.components or ()
         for schema, changed in changes.items():
             if schema in self._rows:  # the seed
                 self._program.asked(schema).insert(*changed.came)
                 came = changed.came.without(self._rows[schema])
-                self._rows[schema].insert(*came)
+                if not any(schema in component.relations for component in components):
+                    self._rows[schema].insert(*came)
                 changed = Changed(came, NO_ROWS)
             self._note(schema, changed)
-        for number, component in enumerate(self._program.programs.components or ()):
+        for number, component in enumerate(components):
             if not component.reads.isdisjoint(self._changes):
                 self._component(number, component)
         for schema, changed in self._changes.items():

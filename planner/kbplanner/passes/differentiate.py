@@ -50,11 +50,14 @@ from kbplanner.ir.program import (
     components,
 )
 from kbplanner.ir.schema import BEST, RelationSchema, Role
-from kbplanner.ir.terms import ANONYMOUS, Comparison, Variable
+from kbplanner.ir.terms import ANONYMOUS, Comparison, Term, Variable
 from kbplanner.ir.terms import numbered_variables as variables
 
 MAX_VERSIONS = 64
 """A program with a clause that would have more versions than this is not maintained."""
+
+_KNOWN, _VALUE, _BETTER = Variable("known#"), Variable("value#"), Variable("better#")
+"""The value that is kept of a group, another one, and the better of both."""
 
 _UNMAINTAINED = frozenset({Role.CLASSES, Role.FIRST})
 
@@ -63,12 +66,13 @@ _UNMAINTAINED = frozenset({Role.CLASSES, Role.FIRST})
 class ChangedComponent:
     """A component of a program, and the clauses that find its changes.
 
-    `reads` are the relations below it. Rows of the component can fall when a relation in
-    `falls_by_removed` loses rows, or a relation in `falls_by_added` gets some; `grows_by_added` and
-    `grows_by_removed` are the same for new rows. `fallen` finds the rows that lost a premise below
-    the component, `onward`, if it is recursive, those that lost one of the rows that `fell`, and
-    `closure` these and all that follow. `new` is the second program. `again` derives all rows of
-    the component, `tests` those that hold where demand that only grows is as it was.
+    `reads` are the relations below it, and the seed of the goal if it is one of its own. Rows of
+    the component can fall when a relation in `falls_by_removed` loses rows, or a relation in
+    `falls_by_added` gets some; `grows_by_added` and `grows_by_removed` are the same for new rows.
+    `fallen` finds the rows that lost a premise below the component, `onward`, if it is recursive,
+    those that lost one of the rows that `fell`, and `closure` these and all that follow. `new` is
+    the second program. `again` derives all rows of the component, `tests` those that hold where
+    demand that only grows is as it was.
     """
 
     relations: tuple[RelationSchema, ...]
@@ -223,6 +227,10 @@ def _changed(
                 falls[atom.absent].add(atom.schema)
     for schema in relations:
         args = variables(schema.arity)
+        if schema == seed:  # demand of new goals, which the component itself goes on from
+            body = ClauseAtom(added(schema), args), ClauseAtom(kept(schema), args, absent=True)
+            got.append(Clause(ClauseAtom(new(schema), args), body))
+            again.append(Clause(ClauseAtom(new(schema), args), body[:1]))
         if closure and schema not in growing:
             body = (ClauseAtom(fell(schema), args),)
             closure.append(Clause(ClauseAtom(fallen(schema), args), body))
@@ -241,12 +249,13 @@ def _changed(
             worse = ClauseAtom(replaced(schema), args)
             got.append(Clause(worse, (better, ClauseAtom(kept(schema), args))))
     reads = {atom.schema for clause in clauses for atom in clause.all_atoms()}
+    own_seed = frozenset(relations) & {seed}
     return ChangedComponent(
         relations,
-        frozenset(reads.difference(relations)),
+        frozenset(reads.difference(relations)) | own_seed,
         frozenset(falls[False].difference(relations)),
         frozenset(falls[True].difference(relations)),
-        frozenset(grows[False].difference(relations)),
+        frozenset(grows[False].difference(relations)) | own_seed,
         frozenset(grows[True].difference(relations)),
         *map(tuple, (lost, onward, closure, got, again, tests)),
     )
@@ -312,8 +321,16 @@ class _Versions:
 
     def _falling(self, changed: Mapping[int, Change]) -> Clause:
         head = self._head
-        check = ClauseAtom(kept(head.schema), head.args)
-        return self._version(fallen(head.schema), changed, check)
+        if head.schema.role not in BEST:
+            check = ClauseAtom(kept(head.schema), head.args)
+            return self._version(fallen(head.schema), changed, check)
+        args = (*head.args[:-1], _VALUE)
+        check = ClauseAtom(kept(head.schema), args)
+        return self._version(fallen(head.schema), changed, self._value(), check, args=args)
+
+    def _value(self) -> Computation:
+        """Return the value of a best value's head in the text in which it is kept: 2.5 of 2.50."""
+        return Computation(_VALUE, "min", self._head.args[-1:])
 
     def new(self) -> Iterator[Clause]:
         """Yield the versions that find rows with an instance that is whole after the change."""
@@ -328,6 +345,8 @@ class _Versions:
                 yield self._version(new(schema), {index: _got}, *check)
             for places in _subsets(self._own):
                 yield self._version(new(schema), dict.fromkeys(places, _reading(new)), *check)
+        if schema.role in BEST:
+            yield from self._ties()
 
     def _unknown(self) -> Iterator[tuple[ClauseItem, ...]]:
         """Yield the tests that a row is not kept; for a best value, that its group has no row or a
@@ -337,10 +356,34 @@ class _Versions:
         if schema.role not in BEST:
             yield (ClauseAtom(kept(schema), args, absent=True),)
             return
-        known = Variable("known#")
-        op = "<" if schema.role is Role.LEAST_VALUE else ">"
         yield (ClauseAtom(kept(schema), (*args[:-1], ANONYMOUS), absent=True),)
-        yield ClauseAtom(kept(schema), (*args[:-1], known)), Comparison(op, args[-1], known)
+        yield self._better()
+
+    def _better(self) -> tuple[ClauseItem, ...]:
+        """Return the tests that a value is better than the kept one of its group.
+
+        The function fails, and is counted, where one of them is an instant and the other a number:
+        then the better one is not what clauses can compare.
+        """
+        schema = self._head.schema
+        function = "min" if schema.role is Role.LEAST_VALUE else "max"
+        return (
+            ClauseAtom(kept(schema), (*self._head.args[:-1], _KNOWN)),
+            self._value(),
+            Computation(_BETTER, function, (_KNOWN, _VALUE)),
+            Comparison("!==", _BETTER, _KNOWN),
+        )
+
+    def _ties(self) -> Iterator[Clause]:
+        """Yield the versions that add the kept value to an equal one in another text: what derives
+        the new rows decides which of them is better.
+        """
+        args = (*self._head.args[:-1], _KNOWN)
+        equal = Comparison("<=", _VALUE, _KNOWN), Comparison(">=", _VALUE, _KNOWN)
+        changes: list[dict[int, Change]] = [{i: _got} for i in (*self._stored, *self._derived)]
+        changes += [dict.fromkeys(places, _reading(new)) for places in _subsets(self._own)]
+        for changed in changes:
+            yield self._version(new(self._head.schema), changed, *self._better(), *equal, args=args)
 
     def again(self) -> Clause:
         """Return the version that derives all rows."""
@@ -357,9 +400,10 @@ class _Versions:
         changed: Mapping[int, Change],
         *last: ClauseItem,
         first: ClauseAtom | None = None,
+        args: tuple[Term, ...] | None = None,
     ) -> Clause:
         """Return a version that reads the places in `changed` in another way, and first: they have
-        few rows.
+        few rows. `args` are the arguments of the head, if it has others.
         """
         before: list[ClauseItem] = [] if first is None else [first]
         after: list[ClauseItem] = []
@@ -370,7 +414,7 @@ class _Versions:
                 before += changed[index](item)
             else:
                 after.append(ClauseAtom(kept(item.schema), item.args, item.absent))
-        head_atom = ClauseAtom(head, self._head.args)
+        head_atom = ClauseAtom(head, self._head.args if args is None else args)
         return Clause(head_atom, (*before, *after, *last), self._clause.rule)
 
 
