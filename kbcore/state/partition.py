@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan
@@ -187,6 +188,10 @@ MAX_RECORDED = 1 << 11
 """Changed rows of a relation that are recorded for readers that can do without."""
 
 
+_RECORDS = threading.Lock()
+"""Held while a journal of a relation begins."""
+
+
 class RowRecord:
     """The latest changes of a stored relation: rows with the visibility they had before.
 
@@ -208,6 +213,11 @@ class RowRecord:
 
     def note(self, symbols: array[int], was_visible: bool) -> None:
         """Record rows before a change."""
+        if not any(each.needs_all or each.position >= self.start for each in self.readers):
+            count = len(symbols) // self.arity if self.arity else 1
+            self.start = self.end + count  # no reader can follow any more
+            self.changes.clear()
+            return
         rows = zip(*[iter(symbols)] * self.arity, strict=True) if self.arity else [()]
         self.changes.extend((row, was_visible) for row in rows)
         if len(self.changes) > 2 * MAX_RECORDED:
@@ -379,10 +389,12 @@ class StoredRelation:
 
     def journal(self, *, needs_all: bool) -> RowJournal:
         """Return a journal of the changes from now on; the caller holds a lock of the tenant."""
-        if self.record is None:
-            self.record = RowRecord(self.schema.arity)
-        journal = RowJournal(self, self.record, needs_all)
-        self.record.readers.add(journal)
+        with _RECORDS:  # readers of the tenant may begin at the same time
+            record = self.record
+            if record is None:
+                record = self.record = RowRecord(self.schema.arity)
+            journal = RowJournal(self, record, needs_all)
+            record.readers.add(journal)
         return journal
 
     def _is_recorded(self) -> bool:
