@@ -127,6 +127,14 @@ class GoalTables:
         """Return True if a standing goal may keep the rows of a run."""
         return self.kept_bytes + SIZE_OF_KEPT * run.bytes <= self.max_bytes
 
+    def count_kept(self, bytes: int) -> bool:
+        """Add to the memory of the standing goals; return False if it is more than they may take
+        now.
+        """
+        with self._mutex:
+            self.kept_bytes += bytes
+            return self.kept_bytes <= self.max_bytes
+
     def __len__(self) -> int:
         return len(self._tables)
 

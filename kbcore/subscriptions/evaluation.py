@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kbcore.errors import EngineFault, InvalidInput
+from kbcore.errors import BudgetExceeded, EngineFault, InvalidInput
 from kbcore.reason.ask import GOAL, Reasoner, body_variables, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.tables import GoalTables
@@ -139,8 +140,9 @@ class KeptGoal:
     ) -> None:
         self._kept = kept
         self._tables = tables
-        self._bytes = kept.bytes
-        tables.kept_bytes += self._bytes
+        self.sizes = (0, 0)
+        """The memory of the rows with their indexes, and of the rows alone, as last measured."""
+        self._measure()
         self._pattern = pattern
         self._denied = denied
 
@@ -160,20 +162,23 @@ class KeptGoal:
             came, gone = self._kept.follow(changes, budget, self._pattern)
         except Unmaintained:
             return None
+        if not self._measure():
+            return None
         arity = len(self._pattern)
         return Difference(
             RowSet(came.symbols, came.number, arity), RowSet(gone.symbols, gone.number, arity)
         )
 
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """The memory of the rows with their indexes, and of the rows alone."""
-        return self._kept.bytes, self._kept.row_bytes
-
     def close(self) -> None:
         """Free the rows."""
-        self._tables.kept_bytes -= self._bytes
+        self._tables.count_kept(-self.sizes[0])
+        self.sizes = (0, 0)
         self._kept.close()
+
+    def _measure(self) -> bool:
+        """Count the memory that the rows take now; return False if that is too much."""
+        before, self.sizes = self.sizes[0], (self._kept.bytes, self._kept.row_bytes)
+        return self._tables.count_kept(self.sizes[0] - before)
 
 
 def _kept_change(arity: int, facts: FactChanges) -> MaintainedChange:
@@ -238,8 +243,9 @@ def _run(
     is_cheap = _is_cheap(run.rows_made, answers)
     kept = None
     if (keep_all or not is_cheap) and can_be_maintained(run) and tables.has_room_to_keep(run):
-        goal = MaintainedGoal(run, pattern, partition.bind, partition)
-        kept = KeptGoal(goal, pattern, denied, tables)
+        with suppress(BudgetExceeded):  # the answers are there
+            goal = MaintainedGoal(run, pattern, partition.bind, partition)
+            kept = KeptGoal(goal, pattern, denied, tables)
     return Evaluated(answers, kept, is_cheap)
 
 
