@@ -4,11 +4,18 @@ limits, and what threads and held answers may do meanwhile.
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 import kbcore
+from kbcore.errors import BudgetExceeded
+from kbcore.reason.maintained_table import MaintainedTable
+from kbcore.state import partition
+from kbcore.subscriptions.registry import StandingGoals
+from kbplanner.pacing import yielding
 
 
 @pytest.fixture
@@ -119,3 +126,103 @@ def test_a_goal_with_another_constant_asks_a_kept_recursion_for_more(kb, rules, 
     kb.retract("edge", ["z", "x"])
     assert len(kb.ask("path(z, ?z)")) == 0
     assert len(kb.ask("path(x, ?z)")) == 3
+
+
+def test_changes_that_no_goal_can_follow_are_not_recorded(kb):
+    kb.tell("off", ["a"])
+    stored = kb._runtime.read_tenant("default", "default").partition(None).named("off")[0]
+    many = 2 * partition.MAX_RECORDED + 1
+    journal = stored.journal(needs_all=False)
+    kb.tell_many("off", [(f"x{n}",) for n in range(many)])
+    assert journal.is_lost
+    assert len(stored.record.changes) == partition.MAX_RECORDED
+    kb.tell("off", ["b"])
+    assert not stored.record.changes
+    later = stored.journal(needs_all=False)
+    kb.tell("off", ["c"])
+    assert (journal.is_lost, later.is_lost) == (True, False)
+    assert len(later.take()[0]) == 1
+    watched = stored.journal(needs_all=True)
+    kb.tell_many("off", [(f"y{n}",) for n in range(many)])
+    assert len(watched.take()[0]) == many
+
+
+def test_journals_that_begin_at_once_see_the_same_changes(kb, monkeypatch):
+    kb.tell("n", ["a"])
+    stored = kb._runtime.read_tenant("default", "default").partition(None).named("n")[0]
+    begun, journals = threading.Barrier(2), []
+
+    class Slow(partition.RowRecord):
+        def __init__(self, arity):
+            super().__init__(arity)
+            with suppress(threading.BrokenBarrierError):
+                begun.wait(0.2)  # for another thread that makes a record too
+
+    monkeypatch.setattr(partition, "RowRecord", Slow)
+    threads = [
+        threading.Thread(target=lambda: journals.append(stored.journal(needs_all=True)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kb.tell("n", ["b"])
+    assert [len(each.take()[0]) for each in journals] == [1, 1]
+
+
+def goal_of(kb):
+    return StandingGoals.of(kb._runtime.read_tenant("default", "default")).all()[0]
+
+
+def test_the_memory_of_a_standing_goal_that_grows_is_counted():
+    config = replace(kbcore.Config(), engine_verify=True, goal_table_mb=1)
+    with kbcore.open_kb(config=config) as kb:
+        kb.teach("path(?x, ?y) :- edge(?x, ?y). path(?x, ?z) :- edge(?x, ?y), path(?y, ?z).")
+        kb.tell("edge", [0, 1])
+        with kb.follow("path(?x, ?y)") as goal:
+            tables = kb._runtime.reasoner(kb._runtime.read_tenant("default", "default")).tables
+            assert tables.kept_bytes == goal_of(kb).maintained_bytes[0] > 0
+            before = tables.kept_bytes
+            kb.tell_many("edge", [(n, n + 1) for n in range(1, 100)])
+            assert tables.kept_bytes == goal_of(kb).maintained_bytes[0] > before
+            kb.tell_many("edge", [(n, n + 1) for n in range(100, 400)])
+            assert tables.kept_bytes == goal_of(kb).maintained_bytes[0] == 0
+            goal.changes()
+            assert len(goal) == 400 * 401 // 2
+        assert tables.kept_bytes == 0
+
+
+def test_memory_is_reported_while_a_standing_goal_is_evaluated(kb):
+    kb.teach("free(?x) :- n(?x), not off(?x).")
+    kb.tell("n", ["a"])
+    with kb.follow("free(?x)"):
+        goal, found = goal_of(kb), []
+        reader = threading.Thread(target=lambda: found.append(goal.maintained_bytes))
+        with goal._busy:  # as a reader does, who brings a goal up to date
+            reader.start()
+            reader.join(10)
+            assert found
+            assert found[0][0] > 0
+        reader.join()
+
+
+def test_held_answers_and_rows_are_let_go_when_a_request_has_no_time():
+    def end():
+        raise BudgetExceeded("no time", "timeMs", 0)
+
+    with kbcore.open_kb() as kb:  # a comparison with fresh answers would read them
+        kb.teach("path(?x, ?y) :- edge(?x, ?y). path(?x, ?z) :- edge(?x, ?y), path(?y, ?z).")
+        kb.tell_many("edge", [(n, (n + 1) % 400) for n in range(400)])
+        for node in ("x", "y"):
+            kb.tell("edge", [node, node])
+            assert len(kb.ask("path(?x, ?y)")) > 160_000
+            kb.retract("edge", [node, node])
+        held = kb.ask("path(?x, ?y)")
+        tables = kb._runtime.reasoner(kb._runtime.read_tenant("default", "default")).tables
+        table = next(iter(tables._tables.values()))
+        assert isinstance(table, MaintainedTable)
+        with yielding(end):
+            tables.clear()
+        assert not table._kept._program.rows
+        assert len(set(held)) == 160_000

@@ -13,6 +13,7 @@ from kbplanner.evaluate.follow import follow
 from kbplanner.evaluate.loaded import Bind, RunBudget
 from kbplanner.evaluate.maintained import NO_ROWS, Changed, MaintainedProgram, Rows
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import go_on, yielding
 from kbplanner.passes.order import Statistics
 
 
@@ -130,8 +131,11 @@ class MaintainedGoal(AnswerReader):
         return self._completed(rows, len(answer_pattern), pattern, budget)
 
     def close(self) -> None:
-        """Free the rows, after they were copied for those who still want to read them."""
-        self._hand_out()
+        """Free the rows, after they were copied for those who still want to read them: no deadline
+        ends this, because nobody else would free them.
+        """
+        with yielding(go_on):
+            self._hand_out()
         self._program.close()
 
     def _seed(self, pattern: Sequence[int]) -> Rows:

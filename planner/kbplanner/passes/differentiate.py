@@ -228,9 +228,9 @@ def _changed(
     for schema in relations:
         args = variables(schema.arity)
         if schema == seed:  # demand of new goals, which the component itself goes on from
-            body = ClauseAtom(added(schema), args), ClauseAtom(kept(schema), args, absent=True)
-            got.append(Clause(ClauseAtom(new(schema), args), body))
-            again.append(Clause(ClauseAtom(new(schema), args), body[:1]))
+            asks = ClauseAtom(added(schema), args), ClauseAtom(kept(schema), args, absent=True)
+            got.append(Clause(ClauseAtom(new(schema), args), asks))
+            again.append(Clause(ClauseAtom(new(schema), args), asks[:1]))
         if closure and schema not in growing:
             body = (ClauseAtom(fell(schema), args),)
             closure.append(Clause(ClauseAtom(fallen(schema), args), body))
