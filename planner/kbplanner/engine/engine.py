@@ -52,6 +52,7 @@ OFFLOADED_SORT_ROWS = 20_000
 SCRATCH_SYMBOLS = 1 << 14
 """Number of symbols in the buffer for answers of small goals."""
 
+_DONE = RunState.DONE
 _PLAN_HEAD = 8
 _NO_SLOT = 0xFFFFFFFF
 
@@ -519,6 +520,7 @@ class _Scratch:
         self.seed = ffi.new("kb_sym[]", 64)
         self.pattern = ffi.new("kb_sym[]", 64)
         self.limits = ffi.new("kb_limits *")
+        self._last_limits: RunLimits | None = None
         self.rows = ffi.new("kb_sym[]", SCRATCH_SYMBOLS)
         self.answer = ffi.new("kb_answer *")
         self.run = ffi.new("kb_run **")
@@ -527,11 +529,14 @@ class _Scratch:
     def options(self, limits: RunLimits) -> Any:
         """Return the limits as the engine takes them."""
         options = self.limits
+        if limits is self._last_limits:
+            return options
         options.max_rows, options.max_bytes, options.max_steps = (
             limits.rows,
             limits.bytes,
             limits.steps,
         )
+        self._last_limits = limits
         return options
 
     def relations(self, handles: Sequence[int]) -> Any:
@@ -641,32 +646,28 @@ class Run:
         self._limits = limits
         with self._engine._lock:
             scratch = self._engine._scratch
-            scratch.pattern[0:width] = pattern
-            budget, seed_view, answer = scratch.options(limits), ffi.NULL, scratch.answer
-            if seed is not None:
-                seed_view = scratch.seed
-                seed_view[0 : len(seed)] = seed
+            answer, wanted = scratch.answer, scratch.pattern
+            wanted[0:width] = pattern
+            if seed is None:
+                demand = ffi.NULL
+            elif seed is pattern:
+                demand = wanted
+            else:
+                demand = scratch.seed
+                demand[0 : len(seed)] = seed
             capacity = SCRATCH_SYMBOLS // (width or 1)
+            budget = scratch.options(limits)
             status = self._call_locked(
-                lib.kb_run_ask,
-                seed_view,
-                budget,
-                fuel,
-                slot,
-                scratch.pattern,
-                scratch.rows,
-                capacity,
-                answer,
+                lib.kb_run_ask, demand, budget, fuel, slot, wanted, scratch.rows, capacity, answer
             )
-            if status != lib.KB_DONE:
+            if status != _DONE:
                 return SmallGoalResult(RunState(status))
             count = answer.count
-            rows = None
-            if count <= capacity:
-                rows = array("I")
+            rows = array("I") if count <= capacity else None
+            if count and rows is not None:
                 rows.frombytes(ffi.buffer(scratch.rows, 4 * count * width))
             return SmallGoalResult(
-                RunState.DONE,
+                _DONE,
                 rows,
                 answer.bytes,
                 bool(answer.evaluated),
