@@ -86,6 +86,9 @@ class LoggedClock:
 
     def now_ms(self) -> int:
         """Return epoch milliseconds that never decrease."""
+        now = self._clock.now_ms()
+        if now == self._last and not self._behind:  # as for most calls: there is nothing to store
+            return now
         with self._lock:
             now = self._clock.now_ms()
             if now >= self._last:

@@ -336,14 +336,13 @@ class TenantHandle:
     ) -> None:
         """Release what a read holds, and report the read."""
         budget.release()
-        meters, seconds = self._services.meters, budget.clock.monotonic() - budget.begun
-        meters.reads[kind](seconds)
+        services, seconds = self._services, budget.clock.monotonic() - budget.begun
+        services.meters.reads[kind](seconds)
         if budget.rows_made:
-            meters.fired(budget.rows_made)
+            services.meters.fired(budget.rows_made)
         if goal is None:
             return
-        services, milliseconds = self._services, seconds * 1000
-        slow_ms = services.config.slow_query_ms
+        milliseconds, slow_ms = seconds * 1000, services.config.slow_query_ms
         is_reported = (
             milliseconds >= MIN_LISTED_MS or 0 < slow_ms <= milliseconds or services.reports_goals
         )
@@ -434,10 +433,12 @@ class TenantHandle:
             )
             timeout_ms = _lower(request_limits.timeout_ms, timeout_ms)
             max_answers = _lower(request_limits.answers, max_answers)
+        begun = clock.monotonic()
         return Budget(
             limits,
             timeout_ms,
-            clock.monotonic() + timeout_ms / 1000,
+            begun,
+            begun + timeout_ms / 1000,
             max_answers,
             clock,
             Admission(services.slots, (self.database, self.tenant), self._caller),

@@ -328,22 +328,24 @@ class Queries(TenantHandle):
 
         return self._symbols(body, len(variables), options, solve, returns_all=True)
 
-    def answers(self, atom: Atom, options: AnswerOptions = DEFAULT_OPTIONS) -> SymbolAnswers:
-        """Return the answers of a goal, one name per argument, converted when they are read.
+    def answers(self, goal: Literal, options: AnswerOptions = DEFAULT_OPTIONS) -> SymbolAnswers:
+        """Return the answers of a goal that is not negated, one name per argument, converted when
+        they are read.
 
         The scope, limit, offset and point in time of the options apply. Raises BudgetExceeded.
         """
+        atom = goal.atom
 
         def solve(
-            reasoner: Reasoner, partition: Partition, budget: Budget, goal: GoalOptions
+            reasoner: Reasoner, partition: Partition, budget: Budget, options: GoalOptions
         ) -> Answers:
-            return reasoner.solve(partition, atom, budget, goal)
+            return reasoner.solve(partition, atom, budget, options)
 
-        return self._symbols((Literal(atom),), atom.arity, options, solve)
+        return self._symbols((goal,), len(atom.args), options, solve)
 
     def tuples(self, atom: Atom, options: AnswerOptions = DEFAULT_OPTIONS) -> list[tuple[str, ...]]:
         """Return the answers of a goal as tuples of names, one per argument, in answer order."""
-        return self.answers(atom, options).tuples()
+        return self.answers(Literal(atom), options).tuples()
 
     def stored_answers(self, atom: Atom, options: FactOptions = DEFAULT_FACTS) -> SymbolAnswers:
         """Return the stored facts of one sign that match, converted to names when they are read."""
@@ -367,23 +369,20 @@ class Queries(TenantHandle):
         returns_all: bool = False,
     ) -> SymbolAnswers:
         """Return the answers of `solve` in each partition, within the limit and offset."""
-        end = None if options.limit is None else options.offset + options.limit
+        scope, limit, offset, as_of = options.scope, options.limit, options.offset, options.as_of
+        end = None if limit is None else offset + limit
 
         def evaluate(tenant: Tenant, budget: Budget) -> SymbolAnswers:
             result = SymbolAnswers(tenant.engine, arity)
             reasoner = self._services.reasoner(tenant)
-            partitions = self._partitions(tenant, options.scope)
-            deferred = DeferredRows() if len(partitions) == 1 and end is None else None
+            partitions = self._partitions(tenant, scope)
+            deferred = DeferredRows() if end is None and len(partitions) == 1 else None
             for partition in partitions:
                 first = None if end is None else end - len(result)
                 if first == 0:
                     break
-                goal_options = GoalOptions(
-                    options.as_of,
-                    first,
-                    returns_all=returns_all and first is None,
-                    deferred=deferred,
-                )
+                checks = returns_all and first is None
+                goal_options = GoalOptions(as_of, first, returns_all=checks, deferred=deferred)
                 rows, count = solve(reasoner, partition, budget, goal_options)
                 if deferred is not None and deferred.is_used:
                     result.defer(partition.name, deferred, count)
@@ -394,8 +393,8 @@ class Queries(TenantHandle):
                 if returns_all:
                     budget.check_answers(len(result))
             result.warnings = budget.notes.warnings
-            if options.offset:
-                result.skip(options.offset)
+            if offset:
+                result.skip(offset)
             budget.answers += len(result)
             return result
 
