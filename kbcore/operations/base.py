@@ -251,8 +251,8 @@ class TenantHandle:
         if scope not in (tenant or self._read_tenant()).scopes():
             check_name("scope", scope)
 
-    def _read_tenant(self) -> Tenant:
-        return self._services.read_tenant(self.database, self.tenant)
+    def _read_tenant(self, now: int | None = None) -> Tenant:
+        return self._services.read_tenant(self.database, self.tenant, now)
 
     def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
         """Return the partitions that a read covers.
@@ -539,7 +539,7 @@ class Reading:
 
     def __enter__(self) -> tuple[Tenant, Budget]:
         handle = self._handle
-        self._tenant = tenant = handle._read_tenant()
+        self._tenant = tenant = handle._read_tenant(self._budget.now)
         self._lock = tenant.lock.read()
         try:
             self._lock.__enter__()

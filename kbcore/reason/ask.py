@@ -123,7 +123,8 @@ class Reasoner:
                 partition, tenant.rules.visible(partition.name), atom, budget, options
             )
         pattern, adornment = shape
-        if max(pattern, default=0) & SAME:  # goals that repeat a variable have a separate plan
+        # Goals that repeat a variable have a separate plan.
+        if adornment.count("f") > 1 and max(pattern) & SAME:
             adornment += str([value & SAME and value for value in pattern])
         key = (partition.name, atom.predicate, atom.positive, adornment)
         ready = self._ready.get(key)
