@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Answers, RowAnnotations
+from kbcore.reason.as_of import valid_rows
 from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.reason.external.rows import ExternalRows
 from kbcore.reason.json_rows import RowWriter, array_of, plain
 from kbcore.reason.options import DEFAULT_GOAL, FactOptions, GoalOptions
-from kbcore.reason.stored_facts import FactOrders, FactSearch, StoredPattern, matching
+from kbcore.reason.stored_facts import FactOrders, FactSearch, StoredPattern
 from kbcore.reason.tables import GoalTables, TableCounts, shown
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row, derived_row
@@ -74,6 +75,22 @@ class PlainAnswers(NamedTuple):
     absence: bool
 
 
+GoalForm = tuple["str | None", str, bool, str]
+"""Partition, predicate, sign and binding pattern of a goal."""
+
+
+class ReadyGoal(NamedTuple):
+    """How goals of one form are answered while the tenant has this `plan_version`.
+
+    The plan is None if a lookup of stored facts answers them. `stored` has the facts of the
+    predicate as they were then: a transaction may have a copy of its own since.
+    """
+
+    plan_version: int
+    plan: CompiledGoal | None
+    stored: StoredRelation
+
+
 class Reasoner:
     """Query evaluator of one tenant.
 
@@ -94,9 +111,7 @@ class Reasoner:
         self.ground_plans = GroundPlans(tenant.engine)
         self._annotations = RowAnnotations(tenant, self.ground_plans)
         self.writer = RowWriter(tenant)
-        self._ready: dict[
-            tuple[str | None, str, bool, str], tuple[int, CompiledGoal, StoredRelation]
-        ] = {}
+        self._ready: dict[GoalForm, ReadyGoal] = {}
         self._negatives: dict[
             tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]
         ] = {}
@@ -132,11 +147,16 @@ class Reasoner:
             return self._solve(
                 partition, tenant.rules.visible(partition.name), atom, budget, options, key, shape
             )
-        if options.deferred is not None and ready[2].version and options.counts_accesses:
+        _, plan, stored = ready
+        if plan is None:
+            return self._looked_up(
+                partition, stored.schema, pattern, budget, noted=options.counts_accesses
+            )
+        if options.deferred is not None and stored.version and options.counts_accesses:
             options = options._replace(deferred=None)  # the rows say which facts are accessed
-        answers = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget, options)
-        if answers[1] and ready[2].version and options.counts_accesses:
-            tenant.accesses.note(ready[2], answers[0], pattern, tenant.read_at)
+        answers = self.tables.ask(partition.key, plan, pattern, partition.bind, budget, options)
+        if answers[1] and stored.version and options.counts_accesses:
+            tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
         return answers
 
     def solve_body(
@@ -455,14 +475,14 @@ class Reasoner:
         atom: Atom,
         budget: Budget,
         options: GoalOptions,
-        ready: tuple[str | None, str, bool, str] | None = None,
+        ready: GoalForm | None = None,
         shape: tuple[list[int], str] | None = None,
     ) -> Answers:
         """Return the answers of an atom under a rule set.
 
-        `ready` is the cache key of a client's goal. The plan is cached under it unless the plan
-        depends on a model of this version, and accesses of stored answers are recorded. `shape` is
-        the shape of the goal, if the caller has it.
+        `ready` is the form of a client's goal. The plan is cached under it unless the plan depends
+        on a model of this version, and accesses of stored answers are recorded. `shape` is the
+        shape of the goal, if the caller has it.
         """
         tenant, as_of = self.tenant, options.as_of
         noted = ready is not None and options.counts_accesses
@@ -476,12 +496,10 @@ class Reasoner:
             return array("I"), 0
         pattern, adornment = shape
         if schema not in rules.derived:
-            goal = StoredPattern(atom.predicate, terms_of(atom), atom.positive)
-            for stored, rows, ids in matching(tenant, partition, goal, as_of, budget, pattern):
-                if noted and as_of is None and len(ids):
-                    tenant.accesses.note(stored, rows, pattern, tenant.read_at)
-                return tenant.engine.sort(rows, atom.arity, budget.offload), len(ids)
-            return array("I"), 0
+            stored = partition.get(schema)
+            if ready is not None and as_of is None and stored is not None:
+                self._keep_ready(ready, None, stored)
+            return self._looked_up(partition, schema, pattern, budget, as_of, noted=noted)
         denied = self._denied(partition, rules) if as_of is None else None
         with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
             bounded = (
@@ -497,9 +515,7 @@ class Reasoner:
             if as_of is not None or not options.uses_tables or view.dated:
                 return self.tables.once(plan, pattern, view.bind, budget, options)
             if ready is not None and not view.settled:
-                if len(self._ready) >= MAX_READY_PLANS:
-                    self._ready.clear()
-                self._ready[ready] = (tenant.plan_version, plan, partition.need(schema))
+                self._keep_ready(ready, plan, partition.need(schema))
             accessed = partition.need(schema) if noted else None
             if accessed is not None and accessed.version:
                 options = options._replace(deferred=None)
@@ -518,6 +534,40 @@ class Reasoner:
                     if fresh_answers != shown(answers, options):
                         raise EngineFault("a cached model differs from a fresh one")
             return answers
+
+    def _keep_ready(
+        self, form: GoalForm, plan: CompiledGoal | None, stored: StoredRelation
+    ) -> None:
+        """Remember how goals of one form are answered."""
+        if len(self._ready) >= MAX_READY_PLANS:
+            self._ready.clear()
+        self._ready[form] = ReadyGoal(self.tenant.plan_version, plan, stored)
+
+    def _looked_up(
+        self,
+        partition: Partition,
+        schema: RelationSchema,
+        pattern: list[int],
+        budget: Budget,
+        as_of: int | None = None,
+        *,
+        noted: bool,
+    ) -> Answers:
+        """Return the stored facts of a predicate without rules that match; with `noted` their
+        accesses are recorded.
+        """
+        stored, tenant = partition.get(schema), self.tenant
+        if stored is None:
+            return array("I"), 0
+        if as_of is not None:
+            rows, ids = valid_rows(stored, pattern, as_of, budget)
+        else:
+            rows, ids = stored.relation.match(pattern, yield_now=budget.yield_now)
+            if noted and len(ids):
+                tenant.accesses.note(stored, rows, pattern, tenant.read_at)
+        if len(ids) < 2:
+            return rows, len(ids)
+        return tenant.engine.sort(rows, schema.arity, budget.offload), len(ids)
 
     def _solve_external(
         self,
