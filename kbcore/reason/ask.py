@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kbcore.errors import EngineFault
@@ -44,6 +44,9 @@ from kbplanner.passes.wellfounded import POSSIBLE
 
 GOAL = "?goal"
 """Head predicate of the rule for a goal of several literals; no rule text can use this name."""
+
+MAX_READY_PARTITIONS = 64
+"""Maximum number of partitions for which the plan of a goal of several literals is kept ready."""
 
 MAX_READY_PLANS = 1024
 """Maximum number of goal shapes whose plan is found without the plan cache."""
@@ -91,6 +94,25 @@ class ReadyGoal(NamedTuple):
     stored: StoredRelation
 
 
+@dataclass(frozen=True, slots=True)
+class BodyGoal:
+    """A goal of several literals: the rules with one for it, whose head has its variables.
+
+    `ready` has for some partitions a `plan_version` of the tenant, and the plan that answers the
+    goal while the tenant has this version.
+    """
+
+    rules: RuleSet
+    head: Atom
+    ready: dict[str | None, tuple[int, CompiledGoal]] = field(default_factory=dict)
+
+    def keep_ready(self, scope: str | None, plan_version: int, plan: CompiledGoal) -> None:
+        """Remember how the goal is answered in a partition."""
+        if len(self.ready) >= MAX_READY_PARTITIONS:
+            self.ready.clear()
+        self.ready[scope] = plan_version, plan
+
+
 class Reasoner:
     """Query evaluator of one tenant.
 
@@ -115,7 +137,9 @@ class Reasoner:
         self._negatives: dict[
             tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]
         ] = {}
-        self._bodies: LruCache[tuple[RuleSet, Rule], RuleSet] = LruCache(64)
+        self._bodies: LruCache[
+            tuple[RuleSet, tuple[BodyItem, ...], tuple[Variable, ...]], BodyGoal
+        ] = LruCache(64)
         self._fact_orders = FactOrders()
         self.external = external
 
@@ -168,8 +192,19 @@ class Reasoner:
         options: GoalOptions = DEFAULT_GOAL,
     ) -> Answers:
         """Return the bindings of `variables` for which a whole body is true."""
-        rules, head = self.body_rules(partition, body, variables)
-        return self._solve(partition, rules, head, budget, options)
+        known = self._body_goal(partition, body, variables)
+        if options.include_undefined:
+            return self._solve(partition, known.rules, known.head, budget, options)
+        ready = known.ready.get(partition.name)
+        if (
+            ready is None
+            or ready[0] != self.tenant.plan_version
+            or options.as_of is not None
+            or not options.uses_tables
+        ):
+            return self._solve(partition, known.rules, known.head, budget, options, known)
+        pattern = [0] * len(known.head.args)
+        return self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget, options)
 
     def body_rules(
         self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable]
@@ -177,14 +212,21 @@ class Reasoner:
         """Return the rules visible in a partition plus one rule for the body, and the head of that
         rule.
         """
-        rule = Rule(Atom(GOAL, tuple(variables)), tuple(body))
+        known = self._body_goal(partition, body, variables)
+        return known.rules, known.head
+
+    def _body_goal(
+        self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable]
+    ) -> BodyGoal:
         visible = self.tenant.rules.visible(partition.name)
-        rules = self._bodies.get((visible, rule))
-        if rules is None:
+        key = visible, tuple(body), tuple(variables)
+        known = self._bodies.get(key)
+        if known is None:
+            rule = Rule(Atom(GOAL, key[2]), key[1])
             check_evaluable(rule)
-            rules = RuleSet([*visible.rules, rule], visible)
-            self._bodies.put((visible, rule), rules)
-        return rules, rule.head
+            known = BodyGoal(RuleSet([*visible.rules, rule], visible), rule.head)
+            self._bodies.put(key, known)
+        return known
 
     def with_rules(self, partition: Partition, added: Sequence[Rule]) -> RuleSet:
         """Return the rules visible in a partition plus rules whose heads no other rule reads.
@@ -475,17 +517,17 @@ class Reasoner:
         atom: Atom,
         budget: Budget,
         options: GoalOptions,
-        ready: GoalForm | None = None,
+        ready: GoalForm | BodyGoal | None = None,
         shape: tuple[list[int], str] | None = None,
     ) -> Answers:
         """Return the answers of an atom under a rule set.
 
-        `ready` is the form of a client's goal. The plan is cached under it unless the plan depends
-        on a model of this version, and accesses of stored answers are recorded. `shape` is the
-        shape of the goal, if the caller has it.
+        `ready` is the form of a client's goal of one literal, whose accesses of stored answers are
+        recorded, or a goal of several. The plan is kept with it unless the plan depends on a model
+        of this version. `shape` is the shape of the goal, if the caller has it.
         """
         tenant, as_of = self.tenant, options.as_of
-        noted = ready is not None and options.counts_accesses
+        noted = isinstance(ready, tuple) and options.counts_accesses
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         external = self.external_rules(rules, schema)
         if external is not None:
@@ -497,7 +539,7 @@ class Reasoner:
         pattern, adornment = shape
         if schema not in rules.derived:
             stored = partition.get(schema)
-            if ready is not None and as_of is None and stored is not None:
+            if isinstance(ready, tuple) and as_of is None and stored is not None:
                 self._keep_ready(ready, None, stored)
             return self._looked_up(partition, schema, pattern, budget, as_of, noted=noted)
         denied = self._denied(partition, rules) if as_of is None else None
@@ -514,8 +556,10 @@ class Reasoner:
             )
             if as_of is not None or not options.uses_tables or view.dated:
                 return self.tables.once(plan, pattern, view.bind, budget, options)
-            if ready is not None and not view.settled:
+            if isinstance(ready, tuple) and not view.settled:
                 self._keep_ready(ready, plan, partition.need(schema))
+            elif isinstance(ready, BodyGoal) and not view.settled and not any(pattern):
+                ready.keep_ready(partition.name, tenant.plan_version, plan)
             accessed = partition.need(schema) if noted else None
             if accessed is not None and accessed.version:
                 options = options._replace(deferred=None)
