@@ -213,3 +213,16 @@ def test_a_form_of_goals_that_was_asked_before_sees_later_changes(kb, goal):
     assert holds()
     kb.retract("p", ["b"], scope="s")
     assert not holds(scope="s")
+
+
+@pytest.mark.parametrize("goal", ["not p(?x), r(?x)", "r(?x), not p(?x), not s(?x)"])
+def test_a_goal_of_several_literals_sees_the_first_explicit_negative(kb, goal):
+    kb.tell("r", ["b"])
+    kb.tell("p", ["b"])
+    for _ in range(2):
+        assert kb.ask(goal) == []
+    kb.tell("~p(b)")
+    for _ in range(2):
+        assert kb.ask(goal) == [("b",)]
+    kb.retract("~p(b)")
+    assert kb.ask(goal) == []
