@@ -18,8 +18,7 @@ from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.slow_log import ListedGoal
 from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
-from kbcore.reason.annotate import Answers
-from kbcore.reason.ask import Reasoner, terms_of
+from kbcore.reason.ask import terms_of
 from kbcore.reason.budget import Budget, Notes, RequestLimits
 from kbcore.reason.json_rows import ABSENCE
 from kbcore.reason.options import (
@@ -32,7 +31,7 @@ from kbcore.reason.options import (
 from kbcore.reason.stored_facts import StoredPattern
 from kbcore.search.neighbours import FactsAround, NeighbourOptions, NeighbourSearch
 from kbcore.state.facts import Row
-from kbcore.state.partition import FactsThen, Partition, StoredRelation
+from kbcore.state.partition import FactsThen, StoredRelation
 from kbcore.state.rule_sets import CapturedSet, captured_set
 from kbcore.state.rulebook import ParsedDeclaration, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
@@ -320,13 +319,7 @@ class Queries(TenantHandle):
         options: AnswerOptions = DEFAULT_OPTIONS,
     ) -> SymbolAnswers:
         """Return the answers of `bindings`, converted to names when they are read."""
-
-        def solve(
-            reasoner: Reasoner, partition: Partition, budget: Budget, goal: GoalOptions
-        ) -> Answers:
-            return reasoner.solve_body(partition, body, variables, budget, goal)
-
-        return self._symbols(body, len(variables), options, solve, returns_all=True)
+        return self._symbols(body, None, variables, options)
 
     def answers(self, goal: Literal, options: AnswerOptions = DEFAULT_OPTIONS) -> SymbolAnswers:
         """Return the answers of a goal that is not negated, one name per argument, converted when
@@ -334,14 +327,7 @@ class Queries(TenantHandle):
 
         The scope, limit, offset and point in time of the options apply. Raises BudgetExceeded.
         """
-        atom = goal.atom
-
-        def solve(
-            reasoner: Reasoner, partition: Partition, budget: Budget, options: GoalOptions
-        ) -> Answers:
-            return reasoner.solve(partition, atom, budget, options)
-
-        return self._symbols((goal,), len(atom.args), options, solve)
+        return self._symbols((goal,), goal.atom, (), options)
 
     def tuples(self, atom: Atom, options: AnswerOptions = DEFAULT_OPTIONS) -> list[tuple[str, ...]]:
         """Return the answers of a goal as tuples of names, one per argument, in answer order."""
@@ -363,12 +349,14 @@ class Queries(TenantHandle):
     def _symbols(
         self,
         goal: Sequence[BodyItem],
-        arity: int,
+        atom: Atom | None,
+        variables: Sequence[Variable],
         options: AnswerOptions,
-        solve: Callable[[Reasoner, Partition, Budget, GoalOptions], Answers],
-        returns_all: bool = False,
     ) -> SymbolAnswers:
-        """Return the answers of `solve` in each partition, within the limit and offset."""
+        """Return the answers of a goal of one `atom` in each partition, or of any goal the bindings
+        of `variables`, within the limit and offset.
+        """
+        arity = len(variables) if atom is None else len(atom.args)
         scope, limit, offset, as_of = options.scope, options.limit, options.offset, options.as_of
         end = None if limit is None else offset + limit
 
@@ -381,16 +369,21 @@ class Queries(TenantHandle):
                 first = None if end is None else end - len(result)
                 if first == 0:
                     break
-                checks = returns_all and first is None
-                goal_options = GoalOptions(as_of, first, returns_all=checks, deferred=deferred)
-                rows, count = solve(reasoner, partition, budget, goal_options)
+                returns_all = atom is None and first is None
+                goal_options = GoalOptions(as_of, first, returns_all=returns_all, deferred=deferred)
+                if atom is None:
+                    rows, count = reasoner.solve_body(
+                        partition, goal, variables, budget, goal_options
+                    )
+                else:
+                    rows, count = reasoner.solve(partition, atom, budget, goal_options)
                 if deferred is not None and deferred.is_used:
                     result.defer(partition.name, deferred, count)
                 else:
                     if first is not None and first < count:
                         rows, count = rows[: first * arity], first
                     result.append(partition.name, rows, count)
-                if returns_all:
+                if atom is None:
                     budget.check_answers(len(result))
             result.warnings = budget.notes.warnings
             if offset:
