@@ -83,9 +83,9 @@ GoalForm = tuple["str | None", str, bool, str]
 
 
 class ReadyGoal(NamedTuple):
-    """How goals of one form are answered while the tenant has this `plan_version`.
+    """The plan of goals of one form while the tenant has this `plan_version`.
 
-    The plan is None if a lookup of stored facts answers them. `stored` has the facts of the
+    It is None if a lookup of stored facts answers them. `stored` has the facts of the
     predicate as they were then: a transaction may have a copy of its own since.
     """
 

@@ -654,19 +654,19 @@ class Run:
             if handle is None or engine._handle is None or engine._pending_closes:
                 handle = self._locked_handle()
             scratch = engine._scratch
-            answer, wanted = scratch.answer, scratch.pattern
-            wanted[0:width] = pattern
+            answer, columns = scratch.answer, scratch.pattern
+            columns[0:width] = pattern
             if seed is None:
                 demand = ffi.NULL
             elif seed is pattern:
-                demand = wanted
+                demand = columns
             else:
                 demand = scratch.seed
                 demand[0 : len(seed)] = seed
             capacity = SCRATCH_SYMBOLS // (width or 1)
             budget, buffer = scratch.options(limits), scratch.rows
             status = lib.kb_run_ask(
-                handle, demand, budget, fuel, slot, wanted, buffer, capacity, answer
+                handle, demand, budget, fuel, slot, columns, buffer, capacity, answer
             )
             if status != _DONE:
                 if status < 0:

@@ -43,7 +43,7 @@ class DeferredRows:
 
     def __init__(self) -> None:
         self.is_used = False
-        """True if a goal has left its answers here: few goals have so many."""
+        """True if a goal has left its answers here; most goals have too few for that."""
 
     def leave(self, table: RowSource) -> None:
         """Leave the answers in a table."""
