@@ -434,12 +434,13 @@ PASS_ORDER = (
     "project",
     "stratify",
     "build",
+    "differentiate",
     "instances",
     "first",
     "parts",
 )
 """Modules of `kbplanner.passes` in the order they run; `order` is used by other passes,
-`instances`, `first` and `parts` by proofs.
+`differentiate` for goals that are kept, `instances`, `first` and `parts` by proofs.
 """
 
 

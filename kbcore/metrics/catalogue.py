@@ -166,6 +166,12 @@ TABLE_LOOKUPS = _count(
 )
 TABLES = _gauge("svc_goal_tables", _A, "Goal tables kept")
 TABLE_BYTES = _gauge("svc_goal_table_bytes", _A, "Memory of kept goal tables")
+MAINTAINED_BYTES = _gauge(
+    "svc_maintained_bytes", _A, "Memory of goal tables and standing goals that follow changes"
+)
+MAINTAINED_ROW_BYTES = _gauge(
+    "svc_maintained_row_bytes", _A, "The part of it that is rows, without sets and indexes"
+)
 PLANS = _gauge("svc_plans", _A, "Compiled plans kept")
 
 _A = "Memory"

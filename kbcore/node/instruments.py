@@ -18,6 +18,7 @@ from kbcore.reason.ask import Reasoner
 from kbcore.reason.tables import TableCounts
 from kbcore.state.changes import ChangeSet, Delta, DropScope, EvictFacts, ForkScope, MergeScope
 from kbcore.state.tenant import Tenant
+from kbcore.subscriptions.registry import StandingGoals
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -180,6 +181,7 @@ def _figures(tenant: Tenant, known: MutableMapping[Tenant, Figures]) -> Figures:
 
 def _state(runtime: Runtime, known: MutableMapping[Tenant, Figures]) -> Iterator[Value]:
     facts = rules = size = plans = table_count = table_bytes = 0
+    maintained = [0, 0]
     databases, tenants = runtime.tenants()
     for tenant in tenants:
         if tenant.gone or tenant.failed is not None:
@@ -191,6 +193,10 @@ def _state(runtime: Runtime, known: MutableMapping[Tenant, Figures]) -> Iterator
         if reasoner is not None:
             tables = reasoner.tables
             table_count, table_bytes = table_count + len(tables), table_bytes + tables.bytes
+        for each in (None if reasoner is None else reasoner.tables, StandingGoals.of(tenant)):
+            if each is not None:
+                sizes = each.maintained_bytes()
+                maintained = [a + b for a, b in zip(maintained, sizes, strict=True)]
         runtime.yield_now()
     yield m.FACTS_STORED, (), facts
     yield m.RULES_STORED, (), rules
@@ -198,6 +204,8 @@ def _state(runtime: Runtime, known: MutableMapping[Tenant, Figures]) -> Iterator
     yield m.PLANS, (), plans
     yield m.TABLES, (), table_count
     yield m.TABLE_BYTES, (), table_bytes
+    yield m.MAINTAINED_BYTES, (), maintained[0]
+    yield m.MAINTAINED_ROW_BYTES, (), maintained[1]
     yield m.DATABASES, (), databases
     yield m.TENANTS, (), len(tenants)
 

@@ -178,7 +178,7 @@ class Reasoner:
             )
         if options.deferred is not None and stored.version and options.counts_accesses:
             options = options._replace(deferred=None)  # the rows say which facts are accessed
-        answers = self.tables.ask(partition.key, plan, pattern, partition.bind, budget, options)
+        answers = self.tables.ask(partition, plan, pattern, partition.bind, budget, options)
         if answers[1] and stored.version and options.counts_accesses:
             tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
         return answers
@@ -204,7 +204,7 @@ class Reasoner:
         ):
             return self._solve(partition, known.rules, known.head, budget, options, known)
         pattern = [0] * len(known.head.args)
-        return self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget, options)
+        return self.tables.ask(partition, ready[1], pattern, partition.bind, budget, options)
 
     def body_rules(
         self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable]
@@ -563,7 +563,7 @@ class Reasoner:
             accessed = partition.need(schema) if noted else None
             if accessed is not None and accessed.version:
                 options = options._replace(deferred=None)
-            answers = self.tables.ask(partition.key, plan, pattern, view.bind, budget, options)
+            answers = self.tables.ask(partition, plan, pattern, view.bind, budget, options)
             if answers[1] and accessed is not None and accessed.version:
                 tenant.accesses.note(accessed, answers[0], pattern, tenant.read_at)
             if self._verify and view.settled:

@@ -1,9 +1,10 @@
 """Goal tables: cached runs, so that a repeated goal costs little more than reading its rows.
 
 A run detects changes in the relations it read. It continues incrementally after new facts in
-relations it reads positively and after new bindings. Any other relevant change makes the run stale,
-and it is dropped. Correctness never depends on a table: `verify` compares every answer with that of
-a fresh run.
+relations it reads positively and after new bindings. Any other relevant change makes the run stale:
+the goal is evaluated again, and its table is then maintained where that is possible, so that the
+next changes are followed instead. Correctness never depends on a table: `verify` compares every
+answer with that of a fresh run.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget, Notes
+from kbcore.reason.maintained_table import MaintainedTable
 from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
-from kbcore.state.partition import PartitionKey
+from kbcore.state.partition import Partition, PartitionKey
 from kbplanner.engine.backend import Engine, RunState
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
 from kbplanner.evaluate.loaded import Bind
+from kbplanner.evaluate.maintained_goal import can_be_maintained
+from kbplanner.lru import LruCache
+
+GoalTable = GoalRun | MaintainedTable
 
 Key = tuple[PartitionKey, CompiledGoal, tuple[int, ...]]
 """Partition, plan, and the binding if the plan serves only one binding."""
@@ -48,6 +55,25 @@ def shown(answers: tuple[array[int], int], options: GoalOptions) -> tuple[array[
     """Return answers with their rows, also where a table has kept them."""
     deferred = options.deferred
     return answers if deferred is None or not deferred.is_used else (deferred.rows(), answers[1])
+
+
+MIN_ROWS = 500
+"""Derived rows from which on a goal table is maintained: fewer are derived as quickly again. With
+`verify` all are.
+"""
+
+MAX_RESTS = 256
+"""Goals whose last failures to follow changes are known."""
+
+MAX_REST = 64
+"""Evaluations after which such a goal is maintained again, at most."""
+
+
+class _Rest(NamedTuple):
+    """Evaluations that a goal is left alone, and how many of them are past."""
+
+    length: int = 0
+    past: int = 0
 
 
 @dataclass(slots=True)
@@ -80,7 +106,8 @@ class GoalTables:
         self._engine = engine
         self._max_bytes = max_bytes
         self._verify = verify
-        self._tables: OrderedDict[Key, GoalRun] = OrderedDict()
+        self._tables: OrderedDict[Key, GoalTable] = OrderedDict()
+        self._rests: LruCache[CompiledGoal, _Rest] = LruCache(MAX_RESTS)
         self._mutex = threading.Lock()
         self.bytes = 0
         self.counts = TableCounts()
@@ -91,7 +118,7 @@ class GoalTables:
 
     def ask(
         self,
-        partition: PartitionKey,
+        partition: Partition,
         goal: CompiledGoal,
         pattern: Sequence[int],
         bind: Bind,
@@ -105,35 +132,40 @@ class GoalTables:
         """
         if goal.loaded.dated:
             return self.once(goal, pattern, bind, budget, options)
-        keys = _keys(partition, goal, pattern)
-        run, answers = self._take(keys), None
+        keys = _keys(partition.key, goal, pattern)
+        table, answers = self._take(keys), None
         rows_before = steps_before = 0
-        if run is not None:
-            rows_before = run.rows_made
+        if table is not None:
+            rows_before = table.rows_made
             if budget.steps is not None:
-                steps_before = run.run.stats().steps
+                steps_before = table.steps
             try:
-                answers = run.ask(
-                    pattern, budget, bind, options.first, options.returns_all, options.deferred
+                answers = (
+                    table.ask(pattern, budget, options)
+                    if isinstance(table, MaintainedTable)
+                    else table.ask(
+                        pattern, budget, bind, options.first, options.returns_all, options.deferred
+                    )
                 )
             except BaseException:
-                run.close()
+                table.close()
                 raise
-            self._count(run, answers is None)
-        if run is None or answers is None:
+            self._count(table, answers is None)
+        if table is None or answers is None:
             run = GoalRun(self._engine, goal, bind, budget.limits, budget.now)
             rows_before = steps_before = 0
             answers = self._fresh(run, pattern, budget, options)
-        budget.rows_made += run.rows_made - rows_before
+            table = self._following(table, run, pattern, partition)
+        budget.rows_made += table.rows_made - rows_before
         if budget.steps is not None:
-            budget.steps += run.run.stats().steps - steps_before
+            budget.steps += table.steps - steps_before
         if self._verify and shown(answers, options) != self.once(
             goal, pattern, bind, replace(budget, notes=Notes()), options._replace(deferred=None)
         ):
-            run.close()
+            table.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
-        budget.notes.warnings += run.warnings
-        self._keep(keys[-1] if run.goal is goal else keys[0], run)
+        budget.notes.warnings += table.warnings
+        self._keep(keys[-1] if table.goal is goal else keys[0], table)
         return answers
 
     def state(self, partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> str:
@@ -141,21 +173,27 @@ class GoalTables:
         `none`.
         """
         with self._mutex:
-            run = self._pop(_keys(partition, goal, pattern))
-        if run is None:
+            table = self._pop(_keys(partition, goal, pattern))
+        if table is None:
             return "none"
-        state = run.serves(pattern)
-        self._keep(_key(partition, run.goal, pattern), run)
-        return _STATES[state]
+        state = _STATES[table.serves(pattern)]
+        self._keep(_key(partition, table.goal, pattern), table)
+        return state
+
+    def maintained_bytes(self) -> tuple[int, int]:
+        """Return the memory of the tables that follow changes, and that of their rows alone."""
+        with self._mutex:
+            tables = [each for each in self._tables.values() if isinstance(each, MaintainedTable)]
+            return sum(each.bytes for each in tables), sum(each.row_bytes for each in tables)
 
     def clear(self) -> None:
         """Drop every table."""
         with self._mutex:
-            runs = list(self._tables.values())
+            tables = list(self._tables.values())
             self._tables.clear()
             self.bytes = 0
-        for run in runs:
-            run.close()
+        for table in tables:
+            table.close()
 
     def once(
         self,
@@ -189,44 +227,69 @@ class GoalTables:
             run.close()
             raise
 
-    def _take(self, keys: Sequence[Key]) -> GoalRun | None:
+    def _following(
+        self,
+        before: GoalTable | None,
+        run: GoalRun,
+        pattern: Sequence[int],
+        partition: Partition,
+    ) -> GoalTable:
+        """Return the table to keep of a finished run, in place of one that was stale.
+
+        Goals whose changes cost too much are left alone for some time.
+        """
+        least = 0 if self._verify else MIN_ROWS
+        if before is None or run.rows_made < least or not can_be_maintained(run):
+            return run
+        rest = self._rests.get(run.goal) or _Rest()
+        if isinstance(before, MaintainedTable):
+            rest = _Rest(min(max(2 * rest.length, 2), MAX_REST), 0)
+        if rest.past < rest.length:
+            self._rests.put(run.goal, _Rest(rest.length, rest.past + 1))
+            return run
+        self._rests.put(run.goal, rest)
+        table = MaintainedTable(run, pattern, partition)
+        run.close()
+        return table
+
+    def _take(self, keys: Sequence[Key]) -> GoalTable | None:
         with self._mutex:
-            run = self._pop(keys)
-            if run is None:
+            table = self._pop(keys)
+            if table is None:
                 self.counts.missed += 1
                 self._shared_counts.missed += 1
-            return run
+            return table
 
-    def _pop(self, keys: Sequence[Key]) -> GoalRun | None:
+    def _pop(self, keys: Sequence[Key]) -> GoalTable | None:
         """Remove and return the first table that exists."""
         for key in keys:
-            run = self._tables.pop(key, None)
-            if run is not None:
-                self.bytes -= run.bytes
-                return run
+            table = self._tables.pop(key, None)
+            if table is not None:
+                self.bytes -= table.bytes
+                return table
         return None
 
-    def _count(self, run: GoalRun, stale: bool) -> None:
+    def _count(self, table: GoalTable, stale: bool) -> None:
         if stale:
             self.counts.stale += 1
             self._shared_counts.stale += 1
-            run.close()
-        elif run.worked:
+            table.close()
+        elif table.worked:
             self.counts.continued += 1
             self._shared_counts.continued += 1
         else:
             self.counts.current += 1
             self._shared_counts.current += 1
 
-    def _keep(self, key: Key, run: GoalRun) -> None:
+    def _keep(self, key: Key, table: GoalTable) -> None:
         dropped = []
         with self._mutex:
-            small = bool(key[2]) and run.bytes < MIN_TABLE_BYTES
-            if small or key in self._tables or run.bytes > self._max_bytes:
-                dropped.append(run)
+            small = bool(key[2]) and table.bytes < MIN_TABLE_BYTES
+            if small or key in self._tables or table.bytes > self._max_bytes:
+                dropped.append(table)
             else:
-                self._tables[key] = run
-                self.bytes += run.bytes
+                self._tables[key] = table
+                self.bytes += table.bytes
                 while self.bytes > self._max_bytes:
                     _, oldest = self._tables.popitem(last=False)
                     self.bytes -= oldest.bytes

@@ -183,28 +183,94 @@ def _show_interval(row: Row, as_of: int) -> None:
         )
 
 
-class RowJournal:
-    """Rows of a stored relation whose visibility may have changed, with the visibility they had
-    before, for readers that compute changes from changes.
+MAX_RECORDED = 1 << 13
+"""Changed rows of a relation that are recorded for readers that can do without."""
+
+
+class RowRecord:
+    """The latest changes of a stored relation: rows with the visibility they had before.
+
+    `start` is the number of changes that were forgotten.
     """
 
-    def __init__(self) -> None:
-        self._before: dict[RowKey, bool] = {}
+    __slots__ = ("arity", "changes", "readers", "start")
 
-    def note(self, symbols: array[int], arity: int, was_visible: bool) -> None:
-        """Record the visibility of rows before a change; an earlier record of a row stays."""
-        before = self._before
-        rows = zip(*[iter(symbols)] * arity, strict=True) if arity else [()]
-        for row in rows:
-            before.setdefault(row, was_visible)
+    def __init__(self, arity: int) -> None:
+        self.arity = arity
+        self.changes: list[tuple[RowKey, bool]] = []
+        self.start = 0
+        self.readers: WeakSet[RowJournal] = WeakSet()
 
-    def take(self) -> dict[RowKey, bool]:
-        """Return the rows with their earlier visibility, and begin again."""
-        taken, self._before = self._before, {}
-        return taken
+    @property
+    def end(self) -> int:
+        """The number of changes so far."""
+        return self.start + len(self.changes)
 
-    def __bool__(self) -> bool:
-        return bool(self._before)
+    def note(self, symbols: array[int], was_visible: bool) -> None:
+        """Record rows before a change."""
+        rows = zip(*[iter(symbols)] * self.arity, strict=True) if self.arity else [()]
+        self.changes.extend((row, was_visible) for row in rows)
+        if len(self.changes) > 2 * MAX_RECORDED:
+            needed = min((each.position for each in self.readers if each.needs_all), default=None)
+            start = self.end - MAX_RECORDED
+            start = start if needed is None else min(start, needed)
+            del self.changes[: start - self.start]
+            self.start = start
+
+
+class RowJournal:
+    """The changes of a stored relation since a reader looked at it.
+
+    With `needs_all` none of them is forgotten while somebody holds the journal.
+    """
+
+    __slots__ = ("__weakref__", "_record", "needs_all", "position", "stored")
+
+    def __init__(self, stored: StoredRelation, record: RowRecord, needs_all: bool) -> None:
+        self.stored = stored
+        self.needs_all = needs_all
+        self.position = record.end
+        self._record = record
+
+    @property
+    def is_lost(self) -> bool:
+        """True if changes were forgotten."""
+        return self.stored.gone or self.position < self._record.start
+
+    @property
+    def count(self) -> int:
+        """The number of recorded changes, each of a row that may have changed several times."""
+        return self._record.end - self.position
+
+    def take(self) -> tuple[list[RowKey], list[RowKey]]:
+        """Return the rows that are visible and were not, and those that were and are not; and begin
+        again.
+        """
+        added: list[RowKey] = []
+        removed: list[RowKey] = []
+        record, stored, position = self._record, self.stored, self.position
+        self.position = record.end
+        if position == self.position or stored.gone:
+            return added, removed
+        rows: dict[RowKey, bool] = {}
+        for row, was_visible in record.changes[position - record.start :]:
+            rows.setdefault(row, was_visible)
+        relation, arity = stored.relation, stored.schema.arity
+        ids = relation.locate(array("I", [symbol for row in rows for symbol in row]), len(rows))
+        for (row, was_visible), id in zip(rows.items(), ids, strict=True):
+            visible = id != NO_ROW
+            if visible and row in stored.limited:
+                shown = len(relation.match(list(row), limit=1)[1]) if arity else _visible(stored)
+                visible = shown > 0
+            if visible and not was_visible:
+                added.append(row)
+            elif was_visible and not visible:
+                removed.append(row)
+        return added, removed
+
+
+def _visible(stored: StoredRelation) -> int:
+    return stored.relation.counts().visible
 
 
 class _SupportedFacts:
@@ -258,9 +324,9 @@ class StoredRelation:
     at which the tenant checks the window of a fact. `version` is the tenant's stamp of the last
     change, 0 before any; `gone` is True once the scope was deleted. `flips` records which rows were
     hidden, shown or removed, for a reader that caches by row id and sets it; None: there is no such
-    reader, or the row ids have changed. `journal` records the rows that were added, removed, hidden
-    or shown, for a reader that sets it. `renumbered` counts how often the row ids have changed.
-    `_supported` has the facts with evidence by episode, None until a reader needs it.
+    reader, or the row ids have changed. `record` has the rows that were added, removed, hidden
+    or shown, while there are readers of them. `renumbered` counts how often the row ids have
+    changed. `_supported` has the facts with evidence by episode, None until a reader needs it.
     """
 
     def __init__(self, schema: RelationSchema, scope: str | None, relation: Relation) -> None:
@@ -277,7 +343,7 @@ class StoredRelation:
         self.version = 0
         self.gone = False
         self.flips: array[int] | None = None
-        self.journal: RowJournal | None = None
+        self.record: RowRecord | None = None
         self.renumbered = 0
 
     def drop(self, yield_now: YieldNow = go_on) -> None:
@@ -293,13 +359,13 @@ class StoredRelation:
 
     def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
         """Add visible rows as `Relation.insert` does."""
-        if self.journal is None:
+        if not self._is_recorded():
             return self.relation.insert(rows, count)
         before = self.relation.counts().rows
         ids, added = self.relation.insert(rows, count)
         if added:
             new = self.relation.rows(array("I", range(before, before + added)))
-            self._journal(new, added, was_visible=False)
+            self._note_change(new, added, was_visible=False)
         return ids, added
 
     def hide(self, rows: array[int], ids: array[int], hidden: bool) -> int:
@@ -307,18 +373,34 @@ class StoredRelation:
         changed = self.relation.hide(rows, len(ids), hidden)
         if changed:
             self.note(ids, FLIP_HIDDEN if hidden else FLIP_SHOWN)
-            if self.journal is not None:
-                self._journal(rows, len(ids), was_visible=hidden)
+            if self._is_recorded():
+                self._note_change(rows, len(ids), was_visible=hidden)
         return changed
 
-    def _journal(self, rows: array[int], count: int, *, was_visible: bool) -> None:
-        if self.journal is not None and count:
-            self.journal.note(rows, self.schema.arity, was_visible)
+    def journal(self, *, needs_all: bool) -> RowJournal:
+        """Return a journal of the changes from now on; the caller holds a lock of the tenant."""
+        if self.record is None:
+            self.record = RowRecord(self.schema.arity)
+        journal = RowJournal(self, self.record, needs_all)
+        self.record.readers.add(journal)
+        return journal
+
+    def _is_recorded(self) -> bool:
+        if self.record is None:
+            return False
+        if not self.record.readers:
+            self.record = None
+            return False
+        return True
+
+    def _note_change(self, rows: array[int], count: int, *, was_visible: bool) -> None:
+        if count and self.record is not None:
+            self.record.note(rows, was_visible)
 
     def remove(self, rows: array[int], count: int) -> None:
         """Delete stored rows with their metadata and windows."""
-        if self.journal is not None:
-            self._journal_removed(rows, count)
+        if self._is_recorded():
+            self._note_removed(rows, count)
         if self.flips is not None:
             self.note(self.relation.locate(rows, count), FLIP_GONE)
         before = self.relation.counts().rows
@@ -358,15 +440,15 @@ class StoredRelation:
             self.remove(symbols, len(symbols) // arity if arity else 1)
         return keys, taken
 
-    def _journal_removed(self, rows: array[int], count: int) -> None:
+    def _note_removed(self, rows: array[int], count: int) -> None:
         if not self.limited:
-            self._journal(rows, count, was_visible=True)
+            self._note_change(rows, count, was_visible=True)
             return
         arity = self.schema.arity
         for start in range(0, count * arity, arity) if arity else range(count):
             row = rows[start : start + arity]
             visible = len(self.relation.match(list(row))[1]) > 0
-            self._journal(row, 1, was_visible=visible)
+            self._note_change(row, 1, was_visible=visible)
 
     def describe(self, row: RowKey, metadata: Mapping[str, Any] | None) -> None:
         """Set the metadata of a fact, or remove it."""

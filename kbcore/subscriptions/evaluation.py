@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kbcore.errors import InvalidInput
-from kbcore.reason.ask import GOAL, Reasoner, body_variables
+from kbcore.errors import EngineFault, InvalidInput
+from kbcore.reason.ask import GOAL, Reasoner, body_variables, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
 from kbcore.retraction.changes import ComponentChanges, Unfollowed
@@ -20,10 +20,18 @@ from kbcore.state.changes import RemovedFacts
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
+from kbplanner.evaluate.evaluate import GoalRun, adornment_of, goal_equalities, goal_pattern
+from kbplanner.evaluate.follow import Unmaintained
+from kbplanner.evaluate.maintained import Changed as MaintainedChange
+from kbplanner.evaluate.maintained import Rows
+from kbplanner.evaluate.maintained_goal import MaintainedGoal, can_be_maintained
 from kbplanner.ir.program import Computation
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule
 from kbplanner.passes.check import check_evaluable
+
+CHEAP_ROWS = 500
+"""A goal that derives fewer rows, and has fewer answers, is answered again after each change."""
 
 Changed = Mapping[RelationSchema, "FactChanges"]
 """The changed facts of stored relations."""
@@ -110,6 +118,115 @@ def all_answers(
     symbols, count = reasoner.solve_once(partition, goal.rules, goal.head, budget)
     budget.check_answers(count)
     return RowSet(symbols, count, goal.head.arity)
+
+
+class KeptGoal:
+    """The answers of a goal, kept in the engine with the rows that they follow from.
+
+    It holds for the rules it was made with, and while the same explicit negatives have rows.
+    """
+
+    def __init__(
+        self, kept: MaintainedGoal, pattern: list[int], denied: frozenset[RelationSchema]
+    ) -> None:
+        self._kept = kept
+        self._pattern = pattern
+        self._denied = denied
+
+    def holds(self, partition: Partition, goal: GoalRules) -> bool:
+        """Return True if the goal is still evaluated in the way in which it was."""
+        return partition.denied(goal.rules.deniable) == self._denied
+
+    def change(self, changed: Changed, budget: Budget) -> Difference | None:
+        """Follow the changes of facts; return their difference, None if that is not possible.
+
+        Then, and after BudgetExceeded, it can only be closed.
+        """
+        changes = {schema: _kept_change(schema.arity, facts) for schema, facts in changed.items()}
+        try:
+            came, gone = self._kept.follow(changes, budget, self._pattern)
+        except Unmaintained:
+            return None
+        arity = len(self._pattern)
+        return Difference(
+            RowSet(came.symbols, came.number, arity), RowSet(gone.symbols, gone.number, arity)
+        )
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The memory of the rows with their indexes, and of the rows alone."""
+        return self._kept.bytes, self._kept.row_bytes
+
+    def close(self) -> None:
+        """Free the rows."""
+        self._kept.close()
+
+
+def _kept_change(arity: int, facts: FactChanges) -> MaintainedChange:
+    rows = (RowSet.of(each, arity) for each in (facts.added, facts.removed))
+    return MaintainedChange(*(Rows(each.symbols, each.count) for each in rows))
+
+
+class Evaluated(NamedTuple):
+    """All answers of a goal.
+
+    `kept` keeps them current; None where that is not possible, or not worth it because the goal
+    `is_cheap`.
+    """
+
+    answers: RowSet
+    kept: KeptGoal | None
+    is_cheap: bool
+
+
+def evaluated(
+    reasoner: Reasoner, partition: Partition, goal: GoalRules, budget: Budget, *, keep_all: bool
+) -> Evaluated:
+    """Return all answers of a goal; with `keep_all` also a goal that is cheap is kept.
+
+    The caller holds a lock of the tenant. Raises BudgetExceeded.
+    """
+    schema, head, tenant = goal.schema, goal.head, reasoner.tenant
+    pattern = goal_pattern(head.args, tenant.engine.intern)
+    if schema in goal.rules.derived and pattern is not None:
+        with viewed(tenant, partition, goal.rules, (schema,), budget) as view:
+            if not view.settled:
+                bounded = replace(schema, restrictions=goal_equalities(pattern))
+                plan = tenant.plans.get(
+                    view.rules, bounded, adornment_of(terms_of(head)), view.denied, view.statistics
+                )
+                run = GoalRun(tenant.engine, plan, view.bind, budget.limits, budget.now)
+                try:
+                    return _run(run, pattern, partition, view.denied, budget, keep_all)
+                finally:
+                    run.close()
+    before = budget.rows_made
+    answers = all_answers(reasoner, partition, goal, budget)
+    return Evaluated(answers, None, _is_cheap(budget.rows_made - before, answers))
+
+
+def _run(
+    run: GoalRun,
+    pattern: list[int],
+    partition: Partition,
+    denied: frozenset[RelationSchema],
+    budget: Budget,
+    keep_all: bool,
+) -> Evaluated:
+    found = run.ask(pattern, budget)
+    if found is None:
+        raise EngineFault("a relation changed under a lock")
+    budget.check_answers(found[1])
+    answers = RowSet(*found, len(pattern))
+    is_cheap = _is_cheap(run.rows_made, answers)
+    kept = None
+    if (keep_all or not is_cheap) and can_be_maintained(run):
+        kept = KeptGoal(MaintainedGoal(run, pattern, partition.bind, partition), pattern, denied)
+    return Evaluated(answers, kept, is_cheap)
+
+
+def _is_cheap(derived: int, answers: RowSet) -> bool:
+    return derived <= CHEAP_ROWS and answers.count <= CHEAP_ROWS
 
 
 def followed(

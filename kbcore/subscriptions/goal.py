@@ -20,7 +20,9 @@ from kbcore.subscriptions.evaluation import (
     Difference,
     FactChanges,
     GoalRules,
+    KeptGoal,
     all_answers,
+    evaluated,
     followed,
     goal_rules,
 )
@@ -29,9 +31,6 @@ from kbplanner.engine.backend import NO_ROW, Relation
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem
-
-CHEAP_ROWS = 500
-"""A goal that derives fewer rows, and has fewer answers, is answered again after each change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,7 @@ class StandingGoal:
         self._rules: GoalRules | None = None
         self._partition: PartitionKey | None = None
         self._answers: Relation | None = None
+        self._kept: KeptGoal | None = None
         self._is_cheap = False
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._mutex = threading.Lock()
@@ -136,6 +136,12 @@ class StandingGoal:
         if self._rules is None:
             raise EngineFault("a standing goal was not evaluated")
         return self._rules
+
+    @property
+    def maintained_bytes(self) -> tuple[int, int]:
+        """The memory of what the answers follow from, with indexes and without."""
+        with self._busy:
+            return (0, 0) if self._kept is None else self._kept.sizes
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change and at the end; return a function that stops this."""
@@ -258,10 +264,11 @@ class StandingGoal:
         if not is_same:
             self._plan(evaluator, partition)
         difference = None
-        if is_same and not self.is_behind and not self._is_cheap:
+        if is_same and not self.is_behind and (self._kept is not None or not self._is_cheap):
             difference = self._followed(evaluator, partition, changed, budget)
         if difference is None:
-            difference = self._compared(evaluator, self._evaluated(evaluator, partition, budget))
+            answers = self._evaluated(evaluator, partition, budget)
+            difference = self._compared(evaluator, answers)
         elif evaluator.verify:
             self._verify(evaluator, partition, difference, budget)
         self._record(difference, moment)
@@ -281,6 +288,7 @@ class StandingGoal:
     def close(self) -> None:
         """Release the answers."""
         with self._busy:
+            self._let_go()
             answers, self._answers = self._answers, None
             if answers is not None:
                 answers.drop()
@@ -296,17 +304,42 @@ class StandingGoal:
         return tenant.partition(self.scope) or tenant.new_partition(self.scope)
 
     def _evaluated(self, evaluator: Evaluator, partition: Partition, budget: Budget) -> RowSet:
-        before = budget.rows_made
-        answers = all_answers(evaluator.reasoner, partition, self._known_rules, budget)
-        derived = budget.rows_made - before
-        self._is_cheap = derived <= CHEAP_ROWS and answers.count <= CHEAP_ROWS
-        return answers
+        """Return all answers, and keep what they follow from, if that is much."""
+        self._let_go()
+        found = evaluated(
+            evaluator.reasoner, partition, self._known_rules, budget, keep_all=evaluator.verify
+        )
+        self._kept, self._is_cheap = found.kept, found.is_cheap
+        return found.answers
+
+    def _let_go(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
 
     def _followed(
         self, evaluator: Evaluator, partition: Partition, changed: Changed, budget: Budget
     ) -> Difference | None:
-        """Return the difference that changed facts make, without the rows that are no answers."""
+        """Return the difference that changed facts make, without the rows that are no answers.
+
+        None if it cannot be found from the changes.
+        """
         relevant = {schema: facts for schema, facts in changed.items() if schema in self.stored}
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            try:
+                if kept.holds(partition, self._known_rules):
+                    difference = kept.change(relevant, budget)
+                    if difference is not None:
+                        budget.check_answers(
+                            self.count + difference.appeared.count - difference.disappeared.count
+                        )
+                        self._kept, kept = kept, None
+                    return difference
+            finally:
+                if kept is not None:
+                    kept.close()
+            return None
         difference = followed(
             evaluator.tenant, evaluator.programs, partition, self._known_rules, relevant, budget
         )
@@ -363,9 +396,8 @@ class StandingGoal:
     def _verify(
         self, evaluator: Evaluator, partition: Partition, difference: Difference, budget: Budget
     ) -> None:
-        cheap = self._is_cheap
-        expected = self._compared(evaluator, self._evaluated(evaluator, partition, budget))
-        self._is_cheap = cheap
+        answers = all_answers(evaluator.reasoner, partition, self._known_rules, budget)
+        expected = self._compared(evaluator, answers)
         for rows, other in zip(difference, expected, strict=True):
             if _keys(rows) != _keys(other):
                 raise EngineFault("a standing goal differs from a fresh evaluation")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from kbcore.errors import AlreadyExists, Forbidden, KBError, NotFound, RateLimited
 from kbcore.reason.budget import Budget
 from kbcore.retraction.rows import RowSet
+from kbcore.state.partition import PartitionKey
 from kbcore.state.subscriptions import StatePosition, StoredSubscription
 from kbcore.state.tenant import Tenant
 from kbcore.subscriptions.evaluation import Changed
 from kbcore.subscriptions.goal import Evaluator, StandingGoal
 from kbcore.subscriptions.history import AnswerChange
-from kbcore.subscriptions.journals import Journals
+from kbcore.subscriptions.journals import ChangedFacts, Journals
+from kbplanner.ir.schema import RelationSchema
 from kbplanner.syntax.parser import parse_body
 
 GRACE_MS = 3_600_000
@@ -54,6 +56,12 @@ class StandingGoals:
         self._expired: set[str] = set()
         """Ids of subscriptions that have ended and are not removed from the log yet."""
         self._journals = Journals(evaluator.tenant)
+        self._watchers: dict[tuple[PartitionKey, RelationSchema], list[StandingGoal]] | None = None
+        """The goals that read each relation; None if this has to be found out again."""
+        self._views: dict[str | None, object] = {}
+        """What the goals of each scope were evaluated with then."""
+        self._first_end = 0
+        """The time before which no goal ends."""
         self._seen = -1
         self._led = False
         self._mutex = threading.Lock()
@@ -109,7 +117,8 @@ class StandingGoals:
                 return known
             self._expired.discard(goal.id)
             self._goals[goal.id] = goal
-            self._journals.watch(self._goals.values())
+            self._first_end = 0
+            self._watch()
             self._tenant.observer = self.observe
         return goal
 
@@ -125,6 +134,12 @@ class StandingGoals:
         with self._mutex:
             return list(self._goals.values())
 
+    def maintained_bytes(self) -> tuple[int, int]:
+        """Return the memory of the rows that goals follow from, with indexes and without."""
+        with self._mutex:
+            sizes = [goal.maintained_bytes for goal in self._goals.values()]
+        return sum(size for size, _ in sizes), sum(rows for _, rows in sizes)
+
     def remove(self, id: str) -> bool:
         """End a goal; return False if it does not exist."""
         with self._mutex:
@@ -132,7 +147,7 @@ class StandingGoals:
             if goal is not None:
                 if goal.subscription is not None:
                     self._expired.add(id)
-                self._journals.watch(self._goals.values())
+                self._watch()
         if goal is None:
             return False
         _end([goal], f"the standing goal {id} was ended")
@@ -203,21 +218,75 @@ class StandingGoals:
         with self._mutex:
             gone = self._renewed()
             _end(*gone)
+            if gone[0]:
+                self._watchers = None
             if not self._goals:
                 self._journals.watch(())
                 self._tenant.observer = None
                 return
             moment = self._moment()
             changed = self._journals.take()
-            budget = self._node.new_budget()
-            try:
-                for goal in list(self._goals.values()):
-                    partition = self._tenant.partition(goal.scope)
-                    facts = changed.get(partition.key, {}) if partition is not None else {}
-                    self._update(goal, facts, moment, budget)
-            finally:
-                budget.release()
-            self._journals.watch(self._goals.values())
+            views = self._views_of(self._views or {goal.scope for goal in self._goals.values()})
+            if views != self._views:  # other rules, or other partitions
+                self._watchers = None
+            affected = self._affected(changed, moment)
+            if affected:
+                self._update_all(affected, changed, moment)
+            if self._watchers is None:
+                self._watch()
+
+    def _views_of(self, scopes: Iterable[str | None]) -> dict[str | None, object]:
+        """Return what the goals of scopes are evaluated with: the rules and the partition."""
+        views: dict[str | None, object] = {}
+        for scope in scopes:
+            partition = self._tenant.partition(scope)
+            key = None if partition is None else partition.key
+            views[scope] = self._tenant.rules.visible(scope), key
+        return views
+
+    def _affected(self, changed: ChangedFacts, moment: StatePosition) -> Collection[StandingGoal]:
+        """Return the goals that a change may concern: all, if it is not known who reads what. The
+        answers of the others are now those of this moment.
+        """
+        if self._watchers is None:
+            return list(self._goals.values())
+        readers = {
+            goal.id
+            for key, facts in changed.items()
+            for schema in facts
+            for goal in self._watchers.get((key, schema), ())
+        }
+        affected = []
+        for goal in self._goals.values():
+            if goal.is_behind or goal.id in readers:
+                affected.append(goal)
+            else:
+                goal.moment = moment
+        return affected
+
+    def _update_all(
+        self, goals: Iterable[StandingGoal], changed: ChangedFacts, moment: StatePosition
+    ) -> None:
+        budget = self._node.new_budget()
+        try:
+            for goal in goals:
+                partition = self._tenant.partition(goal.scope)
+                facts = changed.get(partition.key, {}) if partition is not None else {}
+                self._update(goal, facts, moment, budget)
+        finally:
+            budget.release()
+
+    def _watch(self) -> None:
+        """Record the changes that goals depend on, and who reads which relations."""
+        self._journals.watch(self._goals.values())
+        watchers: dict[tuple[PartitionKey, RelationSchema], list[StandingGoal]] = {}
+        for goal in self._goals.values():
+            partition = self._tenant.partition(goal.scope)
+            if goal.is_begun and partition is not None:
+                for schema in goal.stored:
+                    watchers.setdefault((partition.key, schema), []).append(goal)
+        self._watchers = watchers
+        self._views = self._views_of({goal.scope for goal in self._goals.values()})
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -237,7 +306,7 @@ class StandingGoals:
         """Record the changes that a goal depends on which was begun under the read lock."""
         if not was_begun:
             with self._mutex:
-                self._journals.watch(self._goals.values())
+                self._watch()
                 self._tenant.observer = self.observe
 
     def _known(self, goal: StandingGoal, is_admin: bool) -> StandingGoal | None:
@@ -252,6 +321,7 @@ class StandingGoals:
             if not is_admin and known.owner != goal.owner:
                 raise Forbidden(f"the standing goal {goal.id} belongs to another key")
             known.ttl_ms, known.expires_at = goal.ttl_ms, goal.expires_at
+            self._first_end = 0
             return known
         if len(self._goals) >= self._node.max_goals:
             limit = {"limit": "TENANT_MAX_STANDING_GOALS", "value": self._node.max_goals}
@@ -265,14 +335,25 @@ class StandingGoals:
         if leads and not self._led:
             for goal in self._goals.values():
                 goal.expires_at = max(goal.expires_at, now + min(goal.ttl_ms, GRACE_MS))
+            self._first_end = 0
         self._led = leads
         gone = self._synchronised(now)
-        for goal in [goal for goal in self._goals.values() if goal.expires_at <= now]:
+        for goal in self._due(now):
             if goal.subscription is None or leads:
                 if goal.subscription is not None:
                     self._expired.add(goal.id)
                 gone.append(self._goals.pop(goal.id))
         return gone, "the standing goal was ended, or not renewed in time"
+
+    def _due(self, now: int) -> list[StandingGoal]:
+        """Return the goals that end now; they are looked at when the first of them may."""
+        if now < self._first_end:
+            return []
+        due = [goal for goal in self._goals.values() if goal.expires_at <= now]
+        self._first_end = min(
+            (goal.expires_at for goal in self._goals.values() if goal.expires_at > now), default=0
+        )
+        return due
 
     def _synchronised(self, now: int) -> list[StandingGoal]:
         """Take over the subscriptions of the tenant; return the goals that have none any more."""
@@ -290,6 +371,7 @@ class StandingGoals:
                 goal = None
             if goal is None:
                 goal = self._goals[known.id] = self._restored(known, now)
+                self._first_end = 0
             goal.subscription, goal.owner, goal.ttl_ms = known, known.owner, known.ttl
             goal.expires_at = max(goal.expires_at, known.expires_at)
         for goal in list(self._goals.values()):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kbcore import Config, open_kb
 from kbcore.columns.symbol_answers import CHUNK
 from kbplanner.engine import engine
-from kbplanner.evaluate import evaluate
+from kbplanner.evaluate import answers as reading
 from kbplanner.evaluate.deferred import FIRST
 from kbplanner.evaluate.evaluate import GoalRun
 
@@ -27,7 +27,7 @@ NODES = [f"n{number}" for number in range(6)]
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch):
-    monkeypatch.setattr(evaluate, "MIN_DEFERRED", 1)
+    monkeypatch.setattr(reading, "MIN_DEFERRED", 1)
     monkeypatch.setattr(engine, "SCRATCH_SYMBOLS", 2)  # only one answer is copied at once
 
 

@@ -20,6 +20,7 @@ from kbplanner.ir.calls import infer_modes
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes import PASSES, PassContext
+from kbplanner.passes.differentiate import differentiate
 from kbplanner.passes.lower import lower
 from kbplanner.passes.order import NoStatistics
 from kbplanner.syntax.parser import parse_program
@@ -27,7 +28,7 @@ from kbplanner.syntax.statements import GoalStatement, RuleStatement
 
 FOLDER = Path(__file__).parent / "golden" / "passes"
 EXTERNAL = re.compile(r"^% external (\w+)/(\d+): ([bf]+)$", re.M)
-STAGES = ["lower", "linearise", *(name for name, _ in PASSES), "plan"]
+STAGES = ["lower", "linearise", *(name for name, _ in PASSES), "plan", "differentiate"]
 
 
 def cases():
@@ -53,7 +54,18 @@ def after(stage: str, text: str) -> str:
         program = run(program, context)
         if name == stage:
             break
+    if stage == "differentiate":
+        return changes_of(program)
     return explain(build(program, NoStatistics())) if stage == "plan" else show(program)
+
+
+def changes_of(program: Program) -> str:
+    lines = []
+    for number, part in enumerate(differentiate(program) or (), 1):
+        for kind in ("fallen", "onward", "closure", "new", "again", "tests"):
+            if clauses := getattr(part, kind):
+                lines += [f"% component {number}, {kind}", show(Program(clauses, program.goal))]
+    return "\n".join(lines) or "% not maintained"
 
 
 def test_every_pass_has_a_golden_file():

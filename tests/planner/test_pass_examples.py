@@ -23,6 +23,7 @@ from kbplanner.ir.program import Clause, Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes import PASSES, PassContext
 from kbplanner.passes.adorn import bound_args
+from kbplanner.passes.differentiate import differentiate
 from kbplanner.passes.instances import instances
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
@@ -111,6 +112,15 @@ def ordered_strata(source: Source) -> str:
     return "\n".join(lines)
 
 
+def differentiated(source: Source) -> str:
+    lines = []
+    for number, part in enumerate(differentiate(source.after("slice")) or (), 1):
+        for kind in ("fallen", "onward", "closure", "new"):
+            if clauses := getattr(part, kind):
+                lines += [f"component {number}, {kind}:", show(source.program(clauses))]
+    return "\n".join(lines)
+
+
 RUN: dict[str, Callable[[Source], str]] = {
     "lower": lowered,
     "aggregate": lowered,
@@ -121,6 +131,7 @@ RUN: dict[str, Callable[[Source], str]] = {
     "instances": with_instances,
     "first": with_first_instances,
     "stratify": ordered_strata,
+    "differentiate": differentiated,
 }
 
 

@@ -16,7 +16,7 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.errors import KBError
 from kbcore.operations.subscriptions.subscribing import DurableSubscription
-from kbcore.subscriptions import goal as goals
+from kbcore.subscriptions import evaluation as goals
 
 EVENTS = st.sampled_from(["", "", "", "restart", "snapshot", "forget"])
 

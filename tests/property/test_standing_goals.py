@@ -18,7 +18,7 @@ from kbcore.errors import InvalidInput, KBError
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import stored_rule
-from kbcore.subscriptions import goal as goals
+from kbcore.subscriptions import evaluation as goals
 from kbplanner.ir.terms import Atom, Literal, Variable
 from kbplanner.syntax.parser import parse_goal, parse_rule
 

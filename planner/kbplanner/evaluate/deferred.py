@@ -9,8 +9,8 @@ import threading
 from array import array
 from typing import Protocol
 
-MIN_DEFERRED = 50_000
-"""Minimum number of answers that stay in their table: fewer are copied in a millisecond or two."""
+MIN_DEFERRED = 4000
+"""Minimum number of answers that stay in their table: fewer are copied at once."""
 
 
 FIRST = 1000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from weakref import WeakSet
 
 from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet, RuleSlice, naming_call
@@ -19,7 +18,9 @@ from kbplanner.engine.backend import (
     RunState,
 )
 from kbplanner.errors import BudgetExceeded, UnboundArgument
-from kbplanner.evaluate.deferred import MIN_DEFERRED, DeferredRows
+from kbplanner.evaluate.answers import AnswerReader
+from kbplanner.evaluate.deferred import DeferredRows
+from kbplanner.evaluate.deltas import DeltaPrograms
 from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, RunBudget, bound_columns, load
 from kbplanner.evaluate.race import Race
 from kbplanner.ir.program import Program
@@ -32,9 +33,6 @@ from kbplanner.passes.magic import demand_can_cost_more
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.project import joins_pairs, joins_some_pairs
 from kbplanner.syntax.printer import print_rule
-
-EXTRA_SYMBOLS = 1 << 18
-"""Extra symbols collected beyond the first answers before the buffer is sorted and cut."""
 
 PlanKey = tuple[RuleSlice, RelationSchema, str, str]
 """The rules that the goal depends on, its relation of conclusions, adornment, and the kind of plan
@@ -53,7 +51,7 @@ class CompiledGoal:
 
     `full` is the same goal without demand, where demand can cost more than it saves; a run then
     tries both. `joins_pairs`: its recursion can be evaluated by rows of bits; `joins_some_pairs`: a
-    part of it can.
+    part of it can. `changes` has the programs that find the changes of its rows.
     """
 
     loaded: LoadedPlan
@@ -61,6 +59,7 @@ class CompiledGoal:
     full: CompiledGoal | None = None
     joins_pairs: bool = False
     joins_some_pairs: bool = False
+    changes: DeltaPrograms | None = None
 
     @property
     def plan(self) -> Plan:
@@ -156,6 +155,7 @@ class PlanCache:
             full,
             is_full and joins_pairs(program, yield_now),
             is_full and joins_some_pairs(program, yield_now),
+            DeltaPrograms(program),
         )
         self._plans.put(key, _CachedGoal(compiled, version))
         return compiled
@@ -171,7 +171,7 @@ def ends_without_demand(program: Program, rules: RuleSlice) -> bool:
     return rules.endless.isdisjoint(clause.rule for clause in program.clauses)
 
 
-class GoalRun:
+class GoalRun(AnswerReader):
     """One run of a compiled goal: a goal table while it is open; `bytes` is its size after the last
     goal.
 
@@ -195,7 +195,7 @@ class GoalRun:
         limits: RunLimits,
         now: int | None = None,
     ) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self.bytes = 0
         self.worked = False
         self.warnings = 0
@@ -204,18 +204,13 @@ class GoalRun:
         self._bind = bind
         self._limits = limits
         self._now = now
-        self._deferred: WeakSet[DeferredRows] | None = None
         self._use(goal, goal.loaded.open_run(engine, bind, limits, now))
 
     def _use(self, goal: CompiledGoal, run: Run) -> None:
         """Make this the run of a goal."""
         self.goal = goal
         self.run = run
-        loaded = goal.loaded
-        self._plan = loaded.plan
-        self._bound = loaded.bound
-        self._is_ordered = loaded.ordered
-        self._is_whole = loaded.whole
+        self._use_plan(goal.loaded)
 
     def ask(
         self,
@@ -244,8 +239,8 @@ class GoalRun:
             bound = self._bound
             is_ground = len(bound) == len(pattern)
             seed = pattern if is_ground else [pattern[index] for index in bound]
-        if self._deferred is not None:
-            self._settle(self._deferred)
+        if self._deferred and self.run.check() is not RunState.DONE:
+            self._hand_out()
         try:
             state, rows, self.bytes, self.worked, self.warnings, rows_made = run.ask(
                 seed, plan.answer, answer_pattern, budget.limits, budget.fuel
@@ -258,19 +253,13 @@ class GoalRun:
                     self._finish(budget.finish, budget.limits)
                     plan = self._plan
                     answer_pattern = pattern if self._is_whole else self._answer_pattern(pattern)
+                self._note_stats()
                 if deferred is not None and first is None and self._defers(answer_pattern):
                     return array("I"), self._defer(deferred)
                 rows = self._read_answers(answer_pattern, budget, first, returns_all)
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
-        width = len(answer_pattern)
-        count = len(rows) // width if width else self._row_count()
-        if self._is_whole:
-            return rows, count
-        rows = _with_constants(rows, count, pattern, plan.answer_columns)
-        return rows if self._is_ordered else self._engine.sort(
-            rows, len(pattern), budget.offload
-        ), count
+        return self._completed(rows, len(answer_pattern), pattern, budget)
 
     def evaluate(self, pattern: Sequence[int], drive: Drive) -> None:
         """Evaluate a goal to its end without reading its answers; `pattern` as in `ask`."""
@@ -309,7 +298,7 @@ class GoalRun:
         self._evaluate(pattern, work)
         answer_pattern = self._answer_pattern(pattern)
         return (
-            len(self.run.relation(self._plan.answer).match(answer_pattern)[1])
+            len(self._answers().match(answer_pattern)[1])
             if any(answer_pattern)
             else self._row_count()
         )
@@ -326,16 +315,6 @@ class GoalRun:
                 return RunState.READY
         return state
 
-    def _answer_pattern(self, pattern: Sequence[int]) -> list[int]:
-        columns = self._plan.answer_columns
-        answer_pattern = [0] * self._plan.slots[self._plan.answer].arity
-        for value, column in zip(pattern, columns, strict=True):
-            if column is not None:
-                answer_pattern[column] = (
-                    SAME | _column(columns, value & ~SAME) if value & SAME else value
-                )
-        return answer_pattern
-
     def _finish(self, drive: Drive, limits: RunLimits) -> None:
         """Step the run to its end with `drive`; with a plan without demand, step both until one
         ends.
@@ -346,7 +325,7 @@ class GoalRun:
             return
         race = Race(
             self.run,
-            lambda: full.loaded.open_run(self._engine, self._bind, limits, self._now),
+            lambda: full.loaded.open_run(self.engine, self._bind, limits, self._now),
             limits,
             sum(full.loaded.sizes.values()),
             joins_pairs=full.joins_some_pairs,
@@ -361,20 +340,6 @@ class GoalRun:
         if winner is not self.run:
             self._use(full, winner)
 
-    def _read_answers(
-        self, answer_pattern: Sequence[int], budget: RunBudget, first: int | None, returns_all: bool
-    ) -> array[int]:
-        """Return the answers of a run that is done, where one call did not return them."""
-        self._note_stats()
-        width = len(answer_pattern)
-        if first is not None and self._is_ordered and width:
-            return self._read_first(answer_pattern, first * width, width, budget)
-        relation = self.run.relation(self._plan.answer)
-        rows = relation.match_rows(answer_pattern, budget.yield_now)
-        if returns_all:
-            budget.check_answers(len(rows) // width if width else self._row_count())
-        return self._engine.sort(rows, width, budget.offload, in_place=True)
-
     def _note_stats(self) -> None:
         stats = self.run.stats()
         self.bytes, self.warnings, self.rows_made = (
@@ -383,65 +348,13 @@ class GoalRun:
             stats.rows_made + self._dropped_rows,
         )
 
-    def _defers(self, answer_pattern: Sequence[int]) -> bool:
-        """Return True if all rows are answers, and many."""
-        return (
-            self._is_whole
-            and bool(answer_pattern)
-            and not any(answer_pattern)
-            and self._row_count() >= MIN_DEFERRED
-        )
+    @property
+    def steps(self) -> int:
+        """The steps of the run so far."""
+        return self.run.stats().steps
 
-    def _defer(self, deferred: DeferredRows) -> int:
-        """Leave the answers here until they are read, and return their number."""
-        self._note_stats()
-        self._deferred = WeakSet() if self._deferred is None else self._deferred
-        self._deferred.add(deferred)
-        deferred.leave(self)
-        return self._row_count()
-
-    def _settle(self, readers: WeakSet[DeferredRows]) -> None:
-        """Copy the rows that are still to be read from this run, if it may change now."""
-        if readers and self.run.check() is not RunState.DONE:
-            for each in list(readers):
-                each.rows()
-
-    def read_rows(self) -> array[int]:
-        """Return all rows of a goal that left them here, in answer order."""
-        width = self._plan.slots[self._plan.answer].arity
-        rows = self.run.relation(self._plan.answer).match_rows([0] * width, current_yield())
-        return self._engine.sort(rows, width, in_place=True)
-
-    def read_first_rows(self, count: int) -> array[int]:
-        """Return the first rows of a goal that left them here, in answer order."""
-        width = self._plan.slots[self._plan.answer].arity
-        return self._read_first([0] * width, count * width, width)
-
-    def _read_first(
-        self,
-        answer_pattern: Sequence[int],
-        limit: int,
-        width: int,
-        budget: RunBudget | None = None,
-    ) -> array[int]:
-        """Return the first `limit` symbols of answers in order; sort and cut the buffer as it
-        grows.
-        """
-        best = array("I")
-        offload = None if budget is None else budget.offload
-        yield_now = current_yield() if budget is None else budget.yield_now
-        for rows, _ in self.run.relation(self._plan.answer).pieces(answer_pattern):
-            best.extend(rows)
-            if len(best) > limit + max(limit, EXTRA_SYMBOLS):
-                yield_now()
-                best = self._engine.sort(best, width, offload)[:limit]
-        return self._engine.sort(best, width, offload)[:limit]
-
-    def _row_count(self) -> int:
-        """Return the number of rows of the answer relation; without columns, 1 if it has its
-        row.
-        """
-        return self.run.relation(self._plan.answer).counts().visible
+    def _answers(self) -> Relation:
+        return self.run.relation(self._plan.answer)
 
     def tested(self, rows: array[int], count: int, drive: Drive) -> Relation:
         """Return a relation that has those of `count` ground rows that are answers, and others.
@@ -472,25 +385,6 @@ def naming_rule(error: BudgetExceeded, rules: Sequence[Rule]) -> BudgetExceeded:
     number = int(details["rule"])
     text = print_rule(rules[number - 1]) if 0 < number <= len(rules) else None
     return BudgetExceeded(error.message, details["limit"], details["value"], text)
-
-
-def _column(columns: Sequence[int | None], argument: int) -> int:
-    column = columns[argument]
-    if column is None:
-        raise AssertionError("a repeated variable stands for a bound argument")
-    return column
-
-
-def _with_constants(
-    rows: array[int], count: int, pattern: Sequence[int], columns: Sequence[int | None]
-) -> array[int]:
-    width = sum(1 for column in columns if column is not None)
-    wide = array("I", bytes(4 * count * len(pattern)))
-    for index, (value, column) in enumerate(zip(pattern, columns, strict=True)):
-        wide[index :: len(pattern)] = (
-            array("I", [value]) * count if column is None else rows[column::width]
-        )
-    return wide
 
 
 def goal_shape(

@@ -145,6 +145,8 @@ class RelationSchema:
         return replace(self, role=Role.DEMAND, arity=self.adornment.count("b"), source=self.role)
 
     def __str__(self) -> str:
+        if self.predicate.find("\0") > 0:  # the name that a pass gave it, and what makes it unique
+            return self.predicate.partition("\0")[0]
         sign = "" if self.positive else "~"
         name = f"{sign}{self.predicate}/{len(self.adornment) or self.arity}"
         if self.role is not Role.STORED and self.adornment:
