@@ -251,8 +251,8 @@ class TenantHandle:
         if scope not in (tenant or self._read_tenant()).scopes():
             check_name("scope", scope)
 
-    def _read_tenant(self) -> Tenant:
-        return self._services.read_tenant(self.database, self.tenant)
+    def _read_tenant(self, now: int | None = None) -> Tenant:
+        return self._services.read_tenant(self.database, self.tenant, now)
 
     def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
         """Return the partitions that a read covers.
@@ -336,14 +336,13 @@ class TenantHandle:
     ) -> None:
         """Release what a read holds, and report the read."""
         budget.release()
-        meters, seconds = self._services.meters, budget.clock.monotonic() - budget.begun
-        meters.reads[kind](seconds)
+        services, seconds = self._services, budget.clock.monotonic() - budget.begun
+        services.meters.reads[kind](seconds)
         if budget.rows_made:
-            meters.fired(budget.rows_made)
+            services.meters.fired(budget.rows_made)
         if goal is None:
             return
-        services, milliseconds = self._services, seconds * 1000
-        slow_ms = services.config.slow_query_ms
+        milliseconds, slow_ms = seconds * 1000, services.config.slow_query_ms
         is_reported = (
             milliseconds >= MIN_LISTED_MS or 0 < slow_ms <= milliseconds or services.reports_goals
         )
@@ -434,10 +433,12 @@ class TenantHandle:
             )
             timeout_ms = _lower(request_limits.timeout_ms, timeout_ms)
             max_answers = _lower(request_limits.answers, max_answers)
+        begun = clock.monotonic()
         return Budget(
             limits,
             timeout_ms,
-            clock.monotonic() + timeout_ms / 1000,
+            begun,
+            begun + timeout_ms / 1000,
             max_answers,
             clock,
             Admission(services.slots, (self.database, self.tenant), self._caller),
@@ -538,7 +539,7 @@ class Reading:
 
     def __enter__(self) -> tuple[Tenant, Budget]:
         handle = self._handle
-        self._tenant = tenant = handle._read_tenant()
+        self._tenant = tenant = handle._read_tenant(self._budget.now)
         self._lock = tenant.lock.read()
         try:
             self._lock.__enter__()
