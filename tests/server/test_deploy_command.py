@@ -67,6 +67,33 @@ def test_an_edited_threshold_is_deployed_compared_and_rolled_back(own_target, ac
     )
 
 
+def test_statements_of_imported_rule_sets_are_counted_unless_asked_for(own_target, access):
+    text = RULES.replace("@module access.", "@module access. import memory.")
+    # its last line is in `memory` too: what the file says itself is listed
+    text += '@phrase diet/2 "{0} keeps to a {1} diet" "{0} does not keep to a {1} diet".\n'
+    access.write_text(text)
+
+    def added(*options: str, expect: int = 0) -> list[str]:
+        done = kbcore("deploy", str(access), *options, *own_target, expect=expect)
+        return done.stdout.split("\n")
+
+    whole = added("--dry-run", "--verbose", expect=2)
+    assert "+ @phrase prefers/2 " in "\n".join(whole)
+    (own_phrase,) = (line for line in whole if line.startswith("+ @phrase diet/2"))
+    *own, imported, summary, end = added()
+    assert set(own) <= set(whole)
+    assert "+ may_enter(?who) :- level(?who, ?level), ?level >= 3." in own
+    assert own_phrase in own
+    assert len(own) == 4
+    count = len(whole) - 2 - len(own)
+    assert count > 40
+    assert imported == f"+ import memory: {count} statements (--verbose lists them)"
+    assert summary == f"access: version 1, {count + 4} added, 0 changed, 0 removed"
+    assert end == ""
+    access.write_text(text.replace("import memory.", ""))
+    assert len(added()) == count + 2, "what an import no longer adds is listed"
+
+
 def test_what_changes_is_printed_as_json(own_target, access):
     def deployed(*options: str, expect: int = 0) -> dict:
         done = kbcore("deploy", *options, "--json", *own_target, expect=expect)

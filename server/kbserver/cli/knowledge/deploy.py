@@ -12,11 +12,15 @@ from urllib.parse import quote
 import click
 
 from kbcore.language.rule_review import check_programs
-from kbcore.language.rule_set_files import RuleSetFile, name_of, rule_files
+from kbcore.language.rule_set_files import RuleSetFile, imported_texts, name_of, rule_files
 from kbplanner.check.texts import ReadText, StoredProgram
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.knowledge.check_formats import CheckedFile, as_text
-from kbserver.cli.knowledge.differences import difference_lines, impact_lines
+from kbserver.cli.knowledge.differences import (
+    NOTHING_IMPORTED,
+    difference_lines,
+    impact_lines,
+)
 from kbserver.cli.knowledge.review import stored_predicates
 from kbserver.cli.shared.exits import Failed, as_failure
 from kbserver.cli.shared.groups import command
@@ -74,6 +78,9 @@ STORED_NOTHING = "; nothing was deployed"
     metavar="NAME",
     help="Deploy an earlier version of this rule set again: the one before, or the number given",
 )
+@click.option(
+    "--verbose", is_flag=True, help="Also list the statements that imported rule sets add"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what changes as JSON")
 @target_options
 def deploy(  # noqa: PLR0913  one parameter for each option of the command
@@ -88,6 +95,7 @@ def deploy(  # noqa: PLR0913  one parameter for each option of the command
     message: str | None,
     revision: str | None,
     rolled_back: str | None,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Replace a rule set by files.
@@ -95,7 +103,8 @@ def deploy(  # noqa: PLR0913  one parameter for each option of the command
     FILEs, or the .kb files of one FOLDER, are checked, their tests are run, and they take the place
     of what the rule set had, as one change. Rules, declarations and facts that the files no longer
     have are removed, unless another rule set contains them or they were also stored one by one.
-    Prints what is added (+), changed (~) and removed (-). Without a difference no version is made.
+    Prints what is added (+), changed (~) and removed (-), of what an imported rule set adds only the
+    number. Without a difference no version is made.
     """
     options = {"scope": scope, "expectedVersion": expected_version, "message": message}
     options = {key: value for key, value in options.items() if value is not None}
@@ -130,10 +139,12 @@ def deploy(  # noqa: PLR0913  one parameter for each option of the command
     read = _read(texts)
     _check(target, texts, read)
     _run_tests(texts, read, Path() if folder_name is None else Path(files[0]))
+    sources = [each.source.parsed for each in read]
+    imported = NOTHING_IMPORTED if verbose or as_json else imported_texts(sources, scope)
     if dry_run:
-        _show(plan, "would be version", as_json)
+        _show(plan, "would be version", as_json, imported)
         sys.exit(CHANGES)
-    _show(target.send("PUT", path, body).json(), "version", as_json)
+    _show(target.send("PUT", path, body).json(), "version", as_json, imported)
 
 
 def _existing(path: Path) -> Path:
@@ -204,15 +215,22 @@ def _has_changes(outcome: Mapping[str, Any]) -> bool:
     return any(outcome[kind] for kind in ("added", "changed", "removed")) or any(counts)
 
 
-def _show(outcome: Mapping[str, Any], is_version: str, as_json: bool) -> None:
-    """Print what a deployment has changed or would change, and its version."""
+def _show(
+    outcome: Mapping[str, Any],
+    is_version: str,
+    as_json: bool,
+    imported: Mapping[str, str] = NOTHING_IMPORTED,
+) -> None:
+    """Print what a deployment has changed or would change, and its version; statements that were
+    imported are counted.
+    """
     if as_json:
         print_json(outcome)
         return
     if not _has_changes(outcome):
         click.echo(f"{outcome['name']}: no change, version {outcome['version']}")
         return
-    for line in difference_lines(outcome):
+    for line in difference_lines(outcome, imported):
         click.echo(line)
     if "impact" in outcome:
         for line in impact_lines(outcome["impact"]):
