@@ -103,8 +103,8 @@ def deploy(  # noqa: PLR0913  one parameter for each option of the command
     FILEs, or the .kb files of one FOLDER, are checked, their tests are run, and they take the place
     of what the rule set had, as one change. Rules, declarations and facts that the files no longer
     have are removed, unless another rule set contains them or they were also stored one by one.
-    Prints what is added (+), changed (~) and removed (-), of what an imported rule set adds only the
-    number. Without a difference no version is made.
+    Prints what is added (+), changed (~) and removed (-), of what an imported rule set adds only
+    the number. Without a difference no version is made.
     """
     options = {"scope": scope, "expectedVersion": expected_version, "message": message}
     options = {key: value for key, value in options.items() if value is not None}
