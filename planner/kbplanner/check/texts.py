@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from kbplanner.authoring.blocks import BlockSource, TestBlock, read_source
+from kbplanner.check.constants import Spelling, case_differences
 from kbplanner.check.exclusions import excluded_premises
 from kbplanner.check.external import SEARCH_PREDICATES, external_findings, hint_for
 from kbplanner.check.findings import Findings
@@ -23,7 +24,7 @@ from kbplanner.check.rules import (
 from kbplanner.check.suppressions import without_suppressed
 from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
 from kbplanner.ir.inputs import Input
-from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.limits import DEFAULT_LIMITS, Limits, shortened
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
 from kbplanner.pacing import go_on, let_go, paced
@@ -37,6 +38,7 @@ from kbplanner.passes.check import (
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.constraints import CONTRADICTION, is_optional
 from kbplanner.syntax.parser import imported_sets, parse_valid
+from kbplanner.syntax.printer import print_constant
 from kbplanner.syntax.statements import (
     DeclarationStatement,
     FactStatement,
@@ -175,6 +177,7 @@ def check_texts(
     _check_rules(parts, stored, scope, refused, yield_now)
     yield_now()
     _check_sets(parts, stored, yield_now)
+    _check_constants(parts[: len(read)], yield_now)
     findings_of = [
         without_suppressed(each.text, part.findings, yield_now)
         for each, part in zip(read, parts[: len(read)], strict=True)
@@ -597,6 +600,31 @@ def _check_sets(
             message = f"the rules of {name}/{arity} are in the rule sets {listed}"
             hint = "keep the rules of a predicate in one rule set"
             part.findings.add("split-definition", span, message, hint)
+
+
+def _check_constants(parts: Sequence[_Checked], yield_now: Callable[[], None]) -> None:
+    """Warn about constants that differ only in case from others in the same argument position."""
+    for each in case_differences([part.statements for part in parts], yield_now):
+        (text, index), (other_text, other_index) = each.at, each.other_at
+        part, other = parts[text], parts[other_text]
+        where = "" if other is part else f" of {other.name or 'another file'}"
+        line = other.statements[other_index].span.line
+        constant, usual = (print_constant(shortened(it)) for it in (each.constant, each.other))
+        predicate = f"{each.position.predicate}/{each.position.arity}"
+        message = (
+            f"{constant} differs only in case from {usual}, in line {line}{where}, as argument"
+            f" {each.position.number} of {predicate}"
+        )
+        part.findings.add("constant-case", _place(part.statements[index], each), message)
+
+
+def _place(statement: Statement, spelling: Spelling) -> TextSpan:
+    """Return where a statement uses a constant: its predicate, or the whole fact."""
+    signature = spelling.position.predicate, spelling.position.arity
+    if isinstance(statement, RuleStatement | GoalStatement):
+        places = (span for *each, span in statement.predicates if (*each,) == signature)
+        return next(places, statement.span)
+    return statement.span
 
 
 def _check_names(program: _CheckedRules, yield_now: Callable[[], None]) -> None:

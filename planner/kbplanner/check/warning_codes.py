@@ -145,4 +145,15 @@ WARNING_CODES: tuple[Code, ...] = (
         good="@module access.\nmay_enter(?x) :- member(?x).",
         kind="sets",
     ),
+    Code(
+        "K115",
+        "constant-case",
+        "constants that differ only in case",
+        "An argument of a predicate has two constants that differ only in case, such as `lena` and "
+        "`Lena`. They are different constants, so that what is said of one is not said of the other. The "
+        "one that is written less often is reported, where it is written first; of two that are written "
+        "equally often, the second. Where both are meant, as `mW` and `MW` are, ignore the warning.",
+        bad="lives_in(lena, riga).\nlives_in(tom, riga).\nlives_in(Lena, oslo).",
+        good="lives_in(lena, riga).\nlives_in(tom, riga).\nlives_in(lena, oslo).",
+    ),
 )
