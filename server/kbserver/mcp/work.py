@@ -278,6 +278,8 @@ def delete_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 def deploy(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Replace a rule set."""
     arguments = instance(DeployToolBody).read(data, strict=strict)
+    if arguments["dry_run"] is not None:
+        audit.planned()
     outcome = kb.deploy(**arguments)
     audit.deployed(outcome, **notes_of(arguments))
     return cut(Deployed.write(outcome))
