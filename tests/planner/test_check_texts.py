@@ -165,7 +165,7 @@ def test_a_text_without_errors_can_be_stored(statements):
         ("f(a).\np(?x) :- f(?x).\n?- f(?x).", "unused-predicate"),
         ("f(a).\np(?x) :- f(?x), p(?x), ?x != b.\n?- f(?x).", "unused-predicate"),
         ("f(a, b).\np(?x) :- f(?x, ?y).", "singleton"),
-        ("f(a).\ng(a).\np(?x, ?y) :- f(?x), g(?y).", "cross-product"),
+        ("f(a).\ng(a).\np(?x) :- f(?x), g(?y), f(?y).", "cross-product"),
         ("f(a).\np(?x) :- f(?x), ?x < ?x.", "never-holds"),
         ("f(a).\n?- f(?x), 1 > 2.", "never-holds"),
         ("f(7).\np(?id) :- f(?id), f(?other_id), ?id != ?other_id.", "id-comparison"),
