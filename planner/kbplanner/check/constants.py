@@ -102,6 +102,7 @@ def _constants(
                 for position, arg in zip(positions[key], atom.args, strict=True):
                     if isinstance(arg, str):
                         yield position, arg, (text, index)
+    let_go(positions, yield_now)
 
 
 def _atoms(statement: Statement) -> Iterable[Atom]:

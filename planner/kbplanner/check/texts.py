@@ -153,7 +153,7 @@ def check_texts(
         text if isinstance(text, ReadText) else ReadText.of(text, limits, yield_now)
         for text in texts
     ]
-    parts = list(map(_checked, read))
+    parts = [_checked(each, yield_now) for each in read]
     for part, name in zip(parts, names, strict=False):
         part.name = name
     is_strict = any(part.is_strict for part in parts)
@@ -164,9 +164,10 @@ def check_texts(
     _check_blocks(parts, yield_now)
     for part in parts:
         _check_statements(part, paced(part.statements, yield_now, PACE), limits, problem_of)
-        for warning in lint(paced(part.safe, yield_now, PACE)):
-            if warning.span is not None:
-                part.findings.add(warning.code, warning.span, warning.message, warning.hint)
+        for statement in paced(part.safe, yield_now, PACE):
+            for warning in lint([statement]):
+                if warning.span is not None:
+                    part.findings.add(warning.code, warning.span, warning.message, warning.hint)
     stored = _with_searches(parts, stored, yield_now)
     _check_definitions(parts, stored, yield_now)
     _check_uses(parts, stored, yield_now)
@@ -185,11 +186,15 @@ def check_texts(
     for part in parts:
         let_go(part.safe, yield_now)
         let_go(part.statements, yield_now)
+        part.findings.let_go(yield_now)
+    for text, each in zip(texts, read, strict=True):
+        if isinstance(text, str):
+            let_go(each.source.parsed.statements, yield_now)
     return findings_of
 
 
-def _checked(read: ReadText) -> _Checked:
-    findings, source = Findings(read.text), read.source
+def _checked(read: ReadText, yield_now: Callable[[], None]) -> _Checked:
+    findings, source = Findings(read.text, yield_now), read.source
     parsed = source.parsed
     for error in parsed.errors:
         findings.add_error(error)
@@ -411,11 +416,13 @@ def _check_definitions(
         for block in part.blocks
     )
     for part in parts:
-        for warning in arity_warnings(
+        warnings = arity_warnings(
             part.statements, known, defined, unread, only_similar=only_similar, yield_now=yield_now
-        ):
+        )
+        for warning in paced(warnings, yield_now, CHEAP_PACE):
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
+        let_go(warnings, yield_now)
 
 
 def _defined(part: _Checked, yield_now: Callable[[], None]) -> Iterator[Signature]:
@@ -464,6 +471,7 @@ def _check_uses(
                     reported.add(signature)
                     message = f"no rule and no query uses {name}/{arity}"
                     part.findings.add("unused-predicate", span, message)
+    let_go(used, yield_now)
 
 
 def _read_by(rule: Rule) -> Iterator[Signature]:
@@ -490,8 +498,13 @@ def _check_rules(
 
     `refused` are the identities of rules whose recursion cannot be evaluated.
     """
-    own = [(part, statement) for part in parts for statement in part.safe]
-    rules = [*stored.rules, *(_scoped(statement.rule, scope) for _, statement in own)]
+    own = [
+        (part, statement)
+        for part in parts
+        for statement in paced(part.safe, yield_now, STATEMENTS_PER_YIELD)
+    ]
+    rules = list(stored.rules)
+    rules += (_scoped(each.rule, scope) for _, each in paced(own, yield_now, CHEAP_PACE))
     program = _CheckedRules(own, rules, len(stored.rules))
     _check_names(program, yield_now)
     _check_shadowed(program, yield_now)
@@ -757,13 +770,19 @@ def _check_external(
         for statement in paced(part.safe, yield_now, CHEAP_PACE)
         if id(statement) not in refused
     ]
-    queries = [(part, goal) for part in parts for goal in part.goals(yield_now)]
+    queries = [
+        (part, goal)
+        for part in parts
+        for goal in paced(part.goals(yield_now), yield_now, CHEAP_PACE)
+    ]
     scopes = {scope, *(rule.scope for _, _, rule in paced(own, yield_now, CHEAP_PACE))}
     for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
         visible, owners = _visible_in(each, stored, own, yield_now)
         asked = queries if each == scope else []
         yield_now()
         _add_calls(owners, visible, asked, stored.external, yield_now)
+    let_go(own, yield_now)
+    let_go(queries, yield_now)
 
 
 def _add_calls(
@@ -774,7 +793,7 @@ def _add_calls(
     yield_now: Callable[[], None],
 ) -> None:
     first = len(visible) - len(owners)
-    bodies = [goal.body for _, goal in queries]
+    bodies = [goal.body for _, goal in paced(queries, yield_now, CHEAP_PACE)]
     try:
         calls = list(external_findings(visible, bodies, external, yield_now))
     except InvalidInput:  # rules that cannot be evaluated are reported elsewhere
