@@ -406,7 +406,8 @@ def _check_definitions(
     has_facts = bool(stored.predicates) or any(
         True for part in parts for _ in _with_facts(part, yield_now)
     )
-    known = {name: set(arities) for name, arities in stored.predicates.items()}
+    stored_arities = paced(stored.predicates.items(), yield_now, CHEAP_PACE)
+    known = {name: set(arities) for name, arities in stored_arities}
     defined = {signature for part in parts for signature in _defined(part, yield_now)}
     defined |= _signatures(stored.external)
     unread = _unread_names(parts)

@@ -55,7 +55,9 @@ def arity_warnings(
     with errors may define, are not unknown. With `only_similar` a predicate is unknown only if a
     similar name is known. `yield_now` is called about once a millisecond.
     """
-    defined: dict[str, set[int]] = {name: set(arities) for name, arities in known.items()}
+    defined: dict[str, set[int]] = {
+        name: set(arities) for name, arities in paced(known.items(), yield_now, NAMES_PER_YIELD)
+    }
     own = ((name, arity) for name, arity, _ in _defined(statements, yield_now))
     for name, arity in paced(chain(own, defined_elsewhere), yield_now, NAMES_PER_YIELD):
         defined.setdefault(name, set()).add(arity)
