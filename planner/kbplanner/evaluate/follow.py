@@ -157,7 +157,7 @@ class _Change:
                 changed = Changed(came, NO_ROWS)
             self._note(schema, changed)
         for number, component in enumerate(self._program.programs.components or ()):
-            if not component.reads.isdisjoint(self._changes):
+            if not self._changes.keys().isdisjoint((*component.reads, *component.relations)):
                 self._component(number, component)
         for schema, changed in self._changes.items():
             if schema in self._rows and changed.gone.number:
@@ -197,9 +197,14 @@ class _Change:
             self._rows[schema].hide(*rows, True)
             self._give((Input.FELL, schema), rows)
         got: dict[RelationSchema, Rows] = {}
-        if lost or not (
-            component.grows_by_added.isdisjoint(came)
-            and component.grows_by_removed.isdisjoint(gone)
+        is_asked = not self._changes.keys().isdisjoint(component.relations)
+        if (
+            lost
+            or is_asked
+            or not (
+                component.grows_by_added.isdisjoint(came)
+                and component.grows_by_removed.isdisjoint(gone)
+            )
         ):
             got = self._found(number, "new", self._limits)
         for schema in component.relations:

@@ -226,6 +226,9 @@ def _changed(
         if closure and schema not in growing:
             body = (ClauseAtom(fell(schema), args),)
             closure.append(Clause(ClauseAtom(fallen(schema), args), body))
+        if schema == seed:
+            goals = ClauseAtom(added(schema), args)
+            got.append(Clause(ClauseAtom(new(schema), args), (goals,)))
         if schema in growing:
             again.append(Clause(ClauseAtom(new(schema), args), (ClauseAtom(kept(schema), args),)))
         elif schema == seed:
