@@ -76,18 +76,21 @@ class LoggedClock:
     """
 
     def __init__(self, clock: Clock, last: int = 0) -> None:
-        self._clock = clock
         self._last = last
         self._lock = threading.Lock()
         self._behind = False
         self.steps_back = 0
+        self._present = clock.now_ms
         self.monotonic = clock.monotonic
         """Return seconds that never decrease."""
 
     def now_ms(self) -> int:
         """Return epoch milliseconds that never decrease."""
+        now = self._present()
+        if now == self._last and not self._behind:  # as for most calls: there is nothing to store
+            return now
         with self._lock:
-            now = self._clock.now_ms()
+            now = self._present()
             if now >= self._last:
                 self._last = now
                 self._behind = False

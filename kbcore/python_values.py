@@ -151,7 +151,9 @@ def positive(name: str, value: int | None) -> int | None:
 
 def integer(name: str, value: int | None) -> int | None:
     """Return the argument `name`, a whole number from 0 on or None; raise InvalidInput."""
-    if value is not None and (not _is_whole(value) or value < 0):
+    if value is None or (type(value) is int and 0 <= value <= MAX_WHOLE):
+        return value
+    if not _is_whole(value) or value < 0:
         raise InvalidInput.at(name, "must be a whole number of at least 0")
     return _limited(name, value)
 
@@ -165,8 +167,10 @@ def flag(name: str, value: bool) -> bool:
 
 def fraction(name: str, value: float | None) -> float | None:
     """Return the argument `name`, a number from 0 to 1 or None; raise InvalidInput."""
+    if value is None:
+        return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and not (is_number and 0 <= value <= 1):
+    if not (is_number and 0 <= value <= 1):
         raise InvalidInput.at(name, "must be a number from 0 to 1")
     return value
 

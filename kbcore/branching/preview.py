@@ -224,6 +224,7 @@ def _change_rules(
     added = [stored_rule(rule) for rule in budget.paced(proposal.rules, RULES_PER_YIELD)]
     modes = NO_MODES if external is None else external.modes
     cycles = book.check(added, modes, budget.yield_now)
+    budget.yield_now()
     for rule in budget.paced(added, COMPARED_PER_YIELD):
         book.add(rule)
     return [

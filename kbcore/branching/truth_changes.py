@@ -132,7 +132,9 @@ def compare_truth(
         )
         for extensions in befores, afters:
             open_runs.callback(let_go, extensions, budget.give_way)
-        for schemas, reads in budget.paced(_in_order(comparison, budget), COMPONENTS_PER_YIELD):
+        order = _in_order(comparison, budget)
+        open_runs.callback(let_go, order, budget.give_way)
+        for schemas, reads in budget.paced(order, COMPONENTS_PER_YIELD):
             if roots.isdisjoint(schemas) and changed.isdisjoint(reads):
                 continue
             for schema in schemas:
@@ -199,6 +201,8 @@ def _in_order(
         for schema in budget.paced(schemas):
             part_reads.update(reads[schema])
         order.append((schemas, frozenset(part_reads)))
+    for container in rules, clauses, reads:
+        let_go(container, budget.give_way)
     return order
 
 

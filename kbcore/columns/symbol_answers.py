@@ -19,6 +19,8 @@ CHUNK = 1000
 FEW_SYMBOLS = 64
 """Number of symbols whose texts are looked up one by one, among those used recently."""
 
+_NO_SYMBOLS = array("I")
+
 
 class SymbolAnswers:
     """The answers of a goal, in answer order, as of the time when the goal was asked.
@@ -28,10 +30,12 @@ class SymbolAnswers:
     `warnings` is how often a function or an aggregate had no value.
     """
 
+    __slots__ = ("_arity", "_count", "_deferred", "_engine", "_parts", "_symbols", "warnings")
+
     def __init__(self, engine: Engine, arity: int) -> None:
         self._engine = engine
         self._arity = arity
-        self._symbols = array("I")
+        self._symbols = _NO_SYMBOLS
         self._deferred: DeferredRows | None = None
         self._count = 0
         self._parts: list[tuple[str | None, int]] = []
@@ -42,9 +46,10 @@ class SymbolAnswers:
 
     def append(self, scope: str | None, symbols: array[int], count: int) -> None:
         """Add the answers in a scope as flat rows."""
+        if self._parts:
+            symbols = self._all() + symbols
         self._parts.append((scope, count))
-        known = self._all()
-        self._symbols = known + symbols if known else symbols
+        self._symbols = symbols
         self._count += count
 
     def defer(self, scope: str | None, rows: DeferredRows, count: int) -> None:

@@ -198,6 +198,7 @@ def _event_parts(committed: Committed) -> Iterator[_EventParts]:
     removed: dict[int, list[RemovedFacts]] = {}
     for gone in delta.removed:
         removed.setdefault(gone.change, []).append(gone)
+    ended = set(delta.ended)
     for number, change in enumerate(committed.changes.changes):
         for gone in removed.get(number, ()):
             for row in gone.rows:
@@ -213,8 +214,8 @@ def _event_parts(committed: Committed) -> Iterator[_EventParts]:
             for rows in change.rows:
                 yield from _eviction(rows, change.reason)
         elif isinstance(change, EndFacts):
-            for fact in change.facts:
-                if fact.until is None or fact.until <= at:
+            for index, fact in enumerate(change.facts):
+                if (number, index) in ended:
                     yield _superseded(fact)
         elif isinstance(change, ForkScope):
             yield (

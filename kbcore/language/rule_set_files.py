@@ -12,7 +12,7 @@ from pathlib import Path
 from kbcore.errors import AlreadyExists, InvalidInput, RuleSyntaxError
 from kbcore.language.files import declaration_of, fact_of, rule_of
 from kbcore.state.names import check_name
-from kbcore.state.rule_sets import Item, ItemKey, is_same, item_key
+from kbcore.state.rule_sets import Item, ItemKey, is_same, item_key, item_text
 from kbcore.state.rulebook import stored_definition
 from kbplanner.authoring.blocks import read_source
 from kbplanner.ir.inputs import Input
@@ -120,6 +120,24 @@ def read_rule_set(
                 )
             items.setdefault(key, item)
     return items
+
+
+def imported_texts(sources: Sequence[Parsed], scope: str | None) -> dict[str, str]:
+    """Return the statements that texts get from installed rule sets only, each with the name of its
+    rule set; the texts themselves do not have them. Raises InvalidInput.
+    """
+    texts: dict[str, str] = {}
+    for name, source in imported_sets(
+        each for parsed in sources for each in parsed.imports
+    ).items():
+        file = RuleSetFile(f"{IMPORT} {name}", "")
+        for item in _items(file, iter(source.statements), scope, source.is_strict):
+            texts.setdefault(item_text(item), name)
+    is_strict = any(source.is_strict for source in sources)
+    for source in sources:
+        for item in _items(RuleSetFile("", ""), iter(source.statements), scope, is_strict):
+            texts.pop(item_text(item), None)
+    return texts
 
 
 def _source(file: RuleSetFile, yield_now: YieldNow) -> Parsed:

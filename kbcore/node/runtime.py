@@ -528,8 +528,9 @@ class Runtime:
             if shard.snapshots.grown:
                 self._wake.set()
 
-    def read_tenant(self, database: str, name: str) -> Tenant:
-        """Return a tenant to read, advanced to now; an unknown one is empty.
+    def read_tenant(self, database: str, name: str, now: int | None = None) -> Tenant:
+        """Return a tenant to read, advanced to `now`, None: the current time; an unknown one is
+        empty.
 
         Raises the error that made the tenant unusable, if any.
         """
@@ -539,7 +540,7 @@ class Runtime:
             return catalog.empty_tenant(database, name)
         if tenant.failed is not None:
             raise tenant.failed
-        now = tenant.read_at = self.clock.now_ms()
+        now = tenant.read_at = self.clock.now_ms() if now is None else now
         if tenant.due(now):
             with tenant.lock.write():
                 tenant.advance(now)

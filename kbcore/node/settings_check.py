@@ -12,11 +12,14 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
+from kbcore.clock import SystemClock
 from kbcore.config.settings import PREFIX, SETTINGS, Config
 from kbcore.errors import ConfigError, KBError
+from kbcore.operations.decision_targets import FILE, DecisionTarget, decision_target
 from kbcore.plug.manager import Plugins
 from kbcore.reason.external.predicates import search_predicates
 from kbcore.replication.role import check_settings
+from kbcore.scheduling import Scheduling
 
 DEFAULT = "default"
 
@@ -102,6 +105,7 @@ def plugin_problems(config: Config, specs: ModuleType) -> list[str]:
         plugins.predicates,
         plugins.webhook_sender,
         partial(search_predicates, config),
+        partial(_decision_target, config, plugins),
         *(Plugins(sink).metrics_sinks for sink in sinks),
     ]
     for check in checks:
@@ -110,7 +114,21 @@ def plugin_problems(config: Config, specs: ModuleType) -> list[str]:
             for each in opened if isinstance(opened, list) else [opened]:
                 if callable(close := getattr(each, "close", None)):
                     close()
-    return problems
+    return list(dict.fromkeys(problems))
+
+
+def _decision_target(config: Config, plugins: Plugins) -> DecisionTarget | None:
+    """Return the target of decisions if it is no file, which would be created."""
+    if not config.decision_log or config.decision_log.startswith(FILE):
+        return None
+    scheduling = Scheduling()
+    return decision_target(
+        config.decision_log,
+        SystemClock(),
+        scheduling.offload_disk,
+        scheduling.offload_wait,
+        plugins.webhook_sender,
+    )
 
 
 FOLDER_BACKENDS = ("wal", "sqlite")
@@ -120,7 +138,8 @@ FOLDER_BACKENDS = ("wal", "sqlite")
 def machine_problems(config: Config) -> list[str]:
     """Return why a server with these settings could not start on this machine.
 
-    STORAGE_DIR must be a folder that can be written or created, HOST an address or a known name.
+    STORAGE_DIR must be a folder that can be written or created, HOST an address or a known name,
+    and the file of DECISION_LOG one that can be written or created. Nothing is created.
     """
     problems = []
     if config.storage_backend in FOLDER_BACKENDS and (problem := _folder_problem(config)):
@@ -129,6 +148,9 @@ def machine_problems(config: Config) -> list[str]:
         socket.getaddrinfo(config.host or None, config.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError):
         problems.append(f"HOST={config.host}: is not an address or a known host name")
+    file = config.decision_log.removeprefix(FILE)
+    if file != config.decision_log and (problem := _file_problem(Path(file))):
+        problems.append(f"DECISION_LOG={config.decision_log}: {problem}")
     return problems
 
 
@@ -160,6 +182,20 @@ def _folder_problem(config: Config) -> str | None:
         return "is not a folder" if existing == folder else f"{existing} is not a folder"
     if not os.access(existing, os.W_OK | os.X_OK):
         return "no permission to write there" if existing == folder else "cannot be created"
+    return None
+
+
+def _file_problem(file: Path) -> str | None:
+    """Return why a file cannot be appended to; None if it can."""
+    folder = file.absolute().parent
+    if file.is_dir():
+        return "is a folder"
+    if file.exists():
+        return None if os.access(file, os.W_OK) else "no permission to write to the file"
+    if not folder.is_dir():
+        return f"{folder} is not a folder" if folder.exists() else f"there is no folder {folder}"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"no permission to create a file in {folder}"
     return None
 
 

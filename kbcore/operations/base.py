@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, InvalidInput
-from kbcore.operations.evaluated_goal import EvaluatedGoal, InForce
+from kbcore.operations.evaluated_goal import EvaluatedGoal, InForce, names_unknown
 from kbcore.operations.slow_log import MIN_LISTED_MS, PLAN_MS, SlowGoals, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
@@ -33,6 +33,7 @@ from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.pacing import YieldNow, begin_yielding, end_yielding, go_on, paced
 
 if TYPE_CHECKING:
+    from kbcore.operations.decision_log import DecisionLog
     from kbcore.operations.services import Services
     from kbcore.plug.manager import Plugins
     from kbcore.reason.external.predicates import TextSearcher
@@ -251,8 +252,8 @@ class TenantHandle:
         if scope not in (tenant or self._read_tenant()).scopes():
             check_name("scope", scope)
 
-    def _read_tenant(self) -> Tenant:
-        return self._services.read_tenant(self.database, self.tenant)
+    def _read_tenant(self, now: int | None = None) -> Tenant:
+        return self._services.read_tenant(self.database, self.tenant, now)
 
     def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
         """Return the partitions that a read covers.
@@ -304,15 +305,33 @@ class TenantHandle:
                     rows = needed
                 tenant = reading.fetch(rows)
 
-    def _in_force(self, tenant: Tenant, options: AnswerOptions | None) -> InForce | None:
+    def _in_force(
+        self, tenant: Tenant, options: AnswerOptions | None, goal: Sequence[BodyItem]
+    ) -> InForce | None:
+        """Return what the decision log says about a goal in the state of a tenant, which is locked.
+
+        Where there are masks, a goal with an unknown predicate shows no constants: it may be a
+        masked one with another name.
+        """
+        decisions = self._services.decisions
+        if decisions is None or options is None:
+            return None
+        state = self._with_masks_of_now(decisions, tenant, options)
+        if state.masks:
+            external = self._services.predicates
+            provided = () if external is None else external.signatures
+            if names_unknown(tenant, goal, options.scope, {*state.masks, *provided}):
+                return state._replace(hides_all=True)
+        return state
+
+    def _with_masks_of_now(
+        self, decisions: DecisionLog, tenant: Tenant, options: AnswerOptions
+    ) -> InForce:
         """Return what the decision log says about the state of a tenant, which is locked.
 
         Masks of now hide arguments of goals about an earlier state too, in which they may not have
         been declared yet.
         """
-        decisions = self._services.decisions
-        if decisions is None or options is None:
-            return None
         state = decisions.in_force(tenant, options.scope)
         now = self.present and self.present.find_tenant(self.database, self.tenant)
         if not now:
@@ -336,14 +355,13 @@ class TenantHandle:
     ) -> None:
         """Release what a read holds, and report the read."""
         budget.release()
-        meters, seconds = self._services.meters, budget.clock.monotonic() - budget.begun
-        meters.reads[kind](seconds)
+        services, seconds = self._services, budget.clock.monotonic() - budget.begun
+        services.meters.reads[kind](seconds)
         if budget.rows_made:
-            meters.fired(budget.rows_made)
+            services.meters.fired(budget.rows_made)
         if goal is None:
             return
-        services, milliseconds = self._services, seconds * 1000
-        slow_ms = services.config.slow_query_ms
+        milliseconds, slow_ms = seconds * 1000, services.config.slow_query_ms
         is_reported = (
             milliseconds >= MIN_LISTED_MS or 0 < slow_ms <= milliseconds or services.reports_goals
         )
@@ -434,10 +452,12 @@ class TenantHandle:
             )
             timeout_ms = _lower(request_limits.timeout_ms, timeout_ms)
             max_answers = _lower(request_limits.answers, max_answers)
+        begun = clock.monotonic()
         return Budget(
             limits,
             timeout_ms,
-            clock.monotonic() + timeout_ms / 1000,
+            begun,
+            begun + timeout_ms / 1000,
             max_answers,
             clock,
             Admission(services.slots, (self.database, self.tenant), self._caller),
@@ -461,7 +481,7 @@ class Snapshot:
         self,
         tenant: Tenant,
         budget: Budget,
-        in_force: Callable[[Tenant, AnswerOptions | None], InForce | None],
+        in_force: Callable[[Tenant, AnswerOptions | None, Sequence[BodyItem]], InForce | None],
     ) -> None:
         self.tenant = tenant
         self._in_force = in_force
@@ -499,7 +519,7 @@ class Snapshot:
             if goal is not None:
                 seconds = budget.clock.monotonic() - own.begun
                 tenant = self.tenant
-                in_force = self._in_force(tenant, options)
+                in_force = self._in_force(tenant, options, goal)
                 state = in_force, tenant.generation, answers
                 self.goals.append(EvaluatedGoal(kind, goal, seconds, own, error, options, *state))
 
@@ -538,7 +558,7 @@ class Reading:
 
     def __enter__(self) -> tuple[Tenant, Budget]:
         handle = self._handle
-        self._tenant = tenant = handle._read_tenant()
+        self._tenant = tenant = handle._read_tenant(self._budget.now)
         self._lock = tenant.lock.read()
         try:
             self._lock.__enter__()
@@ -581,7 +601,7 @@ class Reading:
         state: tuple[InForce | None, int] = (None, 0)
         if options is not None and handle._services.decisions is not None:
             tenant = self._tenant
-            state = handle._in_force(tenant, options), tenant.generation
+            state = handle._in_force(tenant, options, self._goal or ()), tenant.generation
         if self._lock is not None:
             self._lock.__exit__(kind, error, trace)
         if isinstance(error, BudgetExceeded):

@@ -250,7 +250,7 @@ def line_of(decision: Decision) -> bytes:
         orjson.dumps(request or None),
         orjson.dumps(key),
         in_force.members,
-        orjson.dumps(goal_text(goal, in_force.masks)),
+        orjson.dumps(goal_text(goal, in_force.masks, hides_all=in_force.hides_all)),
         holds,
         answers,
         orjson.dumps(error),
@@ -269,14 +269,24 @@ def _code_of(error: BaseException) -> str:
     return error.code if isinstance(error, KBError) else "INTERNAL_ERROR"
 
 
-def goal_text(goal: Sequence[BodyItem], masks: Masks) -> str:
-    """Return a goal as text with `***` for masked constants, wherever in the goal they are.
+def goal_text(goal: Sequence[BodyItem], masks: Masks, *, hides_all: bool = False) -> str:
+    """Return a goal as text with `***` for masked constants, wherever in the goal they are, or for
+    all constants.
 
     Beside a masked argument all constants of comparisons are masked: they could be its value.
     """
+    if hides_all:
+        hidden = {
+            arg
+            for item in goal
+            if isinstance(item, Literal)
+            for arg in item.atom.args
+            if isinstance(arg, str)
+        }
+        return _shortened(", ".join(_item_text(_hiding(item, hidden)) for item in goal))
     if not masks:
         return _shortened(", ".join(map(_item_text, goal)))
-    hidden: set[str] = set()
+    hidden = set()
     is_masked = False
     for item in goal:
         if isinstance(item, Literal):

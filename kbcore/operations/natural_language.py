@@ -214,19 +214,19 @@ class NaturalLanguage(TenantHandle, ABC):
             raise InvalidInput.at("question", f"must have 1 to {MAX_QUESTION_CHARS} characters")
 
         def infer(atom: Atom, limit: int) -> list[Row]:
-            return self.infer(Literal(atom), replace(options, limit=limit))
+            return self.infer(Literal(atom), options._replace(limit=limit))
 
         def bindings(
             body: Sequence[BodyItem], names: Sequence[Variable], limit: int
         ) -> list[tuple[str, ...]]:
-            return self.bindings(body, names, replace(options, limit=limit))
+            return self.bindings(body, names, options._replace(limit=limit))
 
         def run(query: EvidenceQuery, evidence: EvidenceTexts) -> None:
             gather(query, infer, bindings, evidence)
 
         def said(tenant: Tenant, budget: Budget) -> list[Row]:
             def rows(atom: Atom) -> list[Row]:
-                answers = self._answers(tenant, Literal(atom), replace(options, limit=1), budget)
+                answers = self._answers(tenant, Literal(atom), options._replace(limit=1), budget)
                 return [row for _, partition_rows in answers for row in partition_rows]
 
             partitions = self._partitions(tenant, scope)

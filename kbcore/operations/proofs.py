@@ -137,7 +137,7 @@ class Proofs(TenantHandle):
             if len(body) > 1 or not isinstance(item, Literal):
                 result = search.several(self._partitions(tenant, options.scope), body)
             else:
-                result = self._why_not(tenant, item, replace(options, limit=limit), budget, search)
+                result = self._why_not(tenant, item, options._replace(limit=limit), budget, search)
             return search.completed(result, body, options.scope)
 
         return self._evaluated(evaluate, options.request_limits, None, "prove", body)
@@ -258,16 +258,16 @@ class Proofs(TenantHandle):
         search: WhyNotSearch,
     ) -> WhyNot:
         """Return the explanation of a goal of one literal, which may hold."""
-        first = replace(options, limit=1)
+        first = options._replace(limit=1)
         if any(rows for _, rows in self._answers(tenant, literal, first, budget)):
             return WhyNot(print_item(literal), TRUE)
-        first = replace(first, min_confidence=None)
+        first = first._replace(min_confidence=None)
         if options.min_confidence is not None:
-            any_confidence = replace(options, min_confidence=None)
+            any_confidence = options._replace(min_confidence=None)
             answers = self._answers(tenant, literal, any_confidence, budget)
             if any(rows for _, rows in answers):
                 return low_confidence(literal, answers, options.min_confidence)
-        possible = self._answers(tenant, literal, replace(first, include_undefined=True), budget)
+        possible = self._answers(tenant, literal, first._replace(include_undefined=True), budget)
         return search.literal(
             self._partitions(tenant, options.scope),
             literal,

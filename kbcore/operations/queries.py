@@ -18,8 +18,7 @@ from kbcore.columns.symbol_answers import SymbolAnswers
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.slow_log import ListedGoal
 from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
-from kbcore.reason.annotate import Answers
-from kbcore.reason.ask import Reasoner, terms_of
+from kbcore.reason.ask import terms_of
 from kbcore.reason.budget import Budget, Notes, RequestLimits
 from kbcore.reason.json_rows import ABSENCE
 from kbcore.reason.options import (
@@ -32,7 +31,7 @@ from kbcore.reason.options import (
 from kbcore.reason.stored_facts import StoredPattern
 from kbcore.search.neighbours import FactsAround, NeighbourOptions, NeighbourSearch
 from kbcore.state.facts import Row
-from kbcore.state.partition import FactsThen, Partition, StoredRelation
+from kbcore.state.partition import FactsThen, StoredRelation
 from kbcore.state.rule_sets import CapturedSet, captured_set
 from kbcore.state.rulebook import ParsedDeclaration, ParsedRule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
@@ -320,30 +319,19 @@ class Queries(TenantHandle):
         options: AnswerOptions = DEFAULT_OPTIONS,
     ) -> SymbolAnswers:
         """Return the answers of `bindings`, converted to names when they are read."""
+        return self._symbols(body, None, variables, options)
 
-        def solve(
-            reasoner: Reasoner, partition: Partition, budget: Budget, goal: GoalOptions
-        ) -> Answers:
-            return reasoner.solve_body(partition, body, variables, budget, goal)
-
-        return self._symbols(body, len(variables), options, solve, returns_all=True)
-
-    def answers(self, atom: Atom, options: AnswerOptions = DEFAULT_OPTIONS) -> SymbolAnswers:
-        """Return the answers of a goal, one name per argument, converted when they are read.
+    def answers(self, goal: Literal, options: AnswerOptions = DEFAULT_OPTIONS) -> SymbolAnswers:
+        """Return the answers of a goal that is not negated, one name per argument, converted when
+        they are read.
 
         The scope, limit, offset and point in time of the options apply. Raises BudgetExceeded.
         """
-
-        def solve(
-            reasoner: Reasoner, partition: Partition, budget: Budget, goal: GoalOptions
-        ) -> Answers:
-            return reasoner.solve(partition, atom, budget, goal)
-
-        return self._symbols((Literal(atom),), atom.arity, options, solve)
+        return self._symbols((goal,), goal.atom, (), options)
 
     def tuples(self, atom: Atom, options: AnswerOptions = DEFAULT_OPTIONS) -> list[tuple[str, ...]]:
         """Return the answers of a goal as tuples of names, one per argument, in answer order."""
-        return self.answers(atom, options).tuples()
+        return self.answers(Literal(atom), options).tuples()
 
     def stored_answers(self, atom: Atom, options: FactOptions = DEFAULT_FACTS) -> SymbolAnswers:
         """Return the stored facts of one sign that match, converted to names when they are read."""
@@ -361,41 +349,45 @@ class Queries(TenantHandle):
     def _symbols(
         self,
         goal: Sequence[BodyItem],
-        arity: int,
+        atom: Atom | None,
+        variables: Sequence[Variable],
         options: AnswerOptions,
-        solve: Callable[[Reasoner, Partition, Budget, GoalOptions], Answers],
-        returns_all: bool = False,
     ) -> SymbolAnswers:
-        """Return the answers of `solve` in each partition, within the limit and offset."""
-        end = None if options.limit is None else options.offset + options.limit
+        """Return the answers of a goal of one `atom` in each partition, or of any goal the bindings
+        of `variables`, within the limit and offset.
+        """
+        arity = len(variables) if atom is None else len(atom.args)
+        scope, limit, offset, as_of = options.scope, options.limit, options.offset, options.as_of
+        end = None if limit is None else offset + limit
 
         def evaluate(tenant: Tenant, budget: Budget) -> SymbolAnswers:
             result = SymbolAnswers(tenant.engine, arity)
             reasoner = self._services.reasoner(tenant)
-            partitions = self._partitions(tenant, options.scope)
-            deferred = DeferredRows() if len(partitions) == 1 and end is None else None
+            partitions = self._partitions(tenant, scope)
+            deferred = DeferredRows() if end is None and len(partitions) == 1 else None
             for partition in partitions:
                 first = None if end is None else end - len(result)
                 if first == 0:
                     break
-                goal_options = GoalOptions(
-                    options.as_of,
-                    first,
-                    returns_all=returns_all and first is None,
-                    deferred=deferred,
-                )
-                rows, count = solve(reasoner, partition, budget, goal_options)
+                returns_all = atom is None and first is None
+                goal_options = GoalOptions(as_of, first, returns_all=returns_all, deferred=deferred)
+                if atom is None:
+                    rows, count = reasoner.solve_body(
+                        partition, goal, variables, budget, goal_options
+                    )
+                else:
+                    rows, count = reasoner.solve(partition, atom, budget, goal_options)
                 if deferred is not None and deferred.is_used:
                     result.defer(partition.name, deferred, count)
                 else:
                     if first is not None and first < count:
                         rows, count = rows[: first * arity], first
                     result.append(partition.name, rows, count)
-                if returns_all:
+                if atom is None:
                     budget.check_answers(len(result))
             result.warnings = budget.notes.warnings
-            if options.offset:
-                result.skip(options.offset)
+            if offset:
+                result.skip(offset)
             budget.answers += len(result)
             return result
 

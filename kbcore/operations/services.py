@@ -144,8 +144,8 @@ class Services(Protocol):
     def meters(self) -> ReadCounters:
         """Counters of reads."""
 
-    def read_tenant(self, database: str, name: str) -> Tenant:
-        """Return a tenant advanced to the current time; an unknown tenant is empty."""
+    def read_tenant(self, database: str, name: str, now: int | None = None) -> Tenant:
+        """Return a tenant advanced to `now`, None: the current time; an unknown tenant is empty."""
 
     def find_tenant(self, database: str, name: str) -> Tenant | None:
         """Return a tenant advanced to the current time, or None if the tenant does not exist."""

@@ -21,7 +21,7 @@ from kbcore.errors import (
     NotReady,
     RateLimited,
 )
-from kbcore.language.rule_review import Known, check_programs, known_predicates
+from kbcore.language.rule_review import Known, check_programs
 from kbcore.operations.conflicts import (
     KEEP_BOTH,
     ConflictResolver,
@@ -95,7 +95,7 @@ from kbplanner.ir.masks import Mask
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Declaration, Definition, declaration_problem
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
-from kbplanner.pacing import YieldNow, paced, yielding
+from kbplanner.pacing import YieldNow, go_on, let_go, paced, yielding
 from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
@@ -107,7 +107,8 @@ from kbtypes.rule_sets import Impact
 Declared = TypeVar("Declared", ParsedPhrase, ParsedInput, ParsedMask)
 
 FACTS_PER_YIELD = 2000
-"""Facts examined between two calls of `yield_now`: about a millisecond."""
+PREDICATES_PER_YIELD = 500
+"""Facts, and predicates, examined between two calls of `yield_now`: about a millisecond."""
 
 
 class TenantKB(
@@ -439,10 +440,10 @@ class TenantKB(
         with tenant.lock.read():
             sets = set_heads(tenant.rule_sets, scope, yield_now)
         stored = StoredProgram(
-            {name: frozenset(arities) for name, arities in self.known_predicates().items()},
-            tuple(each.rule for each in self.rules()),
+            self.known_predicates(yield_now),
+            tuple(each.rule for each in paced(self.rules(), yield_now)),
             self._modes(),
-            {name: frozenset(names) for name, names in sets.items()},
+            {name: frozenset(names) for name, names in paced(sets.items(), yield_now)},
         )
         with yielding(yield_now):
             if kind == GOAL:
@@ -504,9 +505,23 @@ class TenantKB(
         except BudgetExceeded:  # before anything was compared
             return ImpactOutcome(truth=TruthPreview(truncated=True)).written()
 
-    def known_predicates(self) -> Known:
-        """Return the predicates of every partition with their arities."""
-        return known_predicates(self.predicates(ALL_SCOPES)["predicates"])
+    def known_predicates(self, yield_now: YieldNow = go_on) -> Known:
+        """Return the predicates of every partition with their arities; `yield_now` is called about
+        once a millisecond.
+        """
+        known: Known = {}
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            for partition in self._partitions(tenant, ALL_SCOPES):
+                for stored in paced(partition.relations(), yield_now, PREDICATES_PER_YIELD):
+                    if stored.relation.counts().visible:
+                        known.setdefault(stored.schema.predicate, set()).add(stored.schema.arity)
+            for rule in paced(tenant.rules.all(), yield_now, PREDICATES_PER_YIELD):
+                head = rule.rule.head
+                known.setdefault(head.predicate, set()).add(head.arity)
+            for name, arity in tenant.rules.inputs(None, all_scopes=True):
+                known.setdefault(name, set()).add(arity)
+        return known
 
     def rules(self, scope: str | None = ALL_SCOPES) -> list[ParsedRule]:
         """Return rules in the order in which they were stored, of all partitions or of one."""
@@ -564,15 +579,17 @@ class TenantKB(
             for warning in check_rule(rule)
         ]
         statements = [rule_statement(rule) for rule in paced(rules, yield_now, RULES_PER_YIELD)]
-        known = self.known_predicates()
+        known = self.known_predicates(yield_now)
         for name, arity in defined:
             known.setdefault(name, set()).add(arity)
         external = self._services.predicates
         provided = () if external is None else external.signatures
-        return checks, [
+        later = [
             *lint(paced(statements, yield_now, RULES_PER_YIELD)),
             *arity_warnings(statements, known, provided, yield_now=yield_now),
         ]
+        let_go(known, yield_now)
+        return checks, later
 
     def _arities(self, predicate: str, scope: str | None) -> set[int]:
         """Return the arities of the stored relations of a predicate."""

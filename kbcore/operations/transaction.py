@@ -192,8 +192,11 @@ class TransactionKB(TenantKB):
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _read_tenant(self) -> Tenant:
-        """Return the transaction's overlay, advanced to the current time and committed state."""
+    def _read_tenant(self, now: int | None = None) -> Tenant:
+        """Return the transaction's overlay, advanced to the current time and committed state.
+
+        A time before the call does not do: the committed state is advanced in it.
+        """
         transaction = self.transaction
         transaction.see(self._services.find_tenant(self.database, self.tenant))
         overlay = transaction.overlay

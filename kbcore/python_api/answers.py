@@ -111,6 +111,8 @@ class RowTuples(TupleList):
 class LazyQuery(ABC):
     """A query whose answers an answer set holds: what the set computes only when asked for it."""
 
+    __slots__ = ("_kb", "_scope")
+
     def __init__(self, kb: TenantKB, scope: str | None) -> None:
         self._kb = kb
         self._scope = scope

@@ -17,6 +17,8 @@ from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
 class AtomQuery(LazyQuery):
     """A goal of one literal."""
 
+    __slots__ = ("_literal", "_options")
+
     def __init__(self, kb: TenantKB, literal: Literal, options: AnswerOptions) -> None:
         super().__init__(kb, options.scope)
         self._literal = literal
@@ -46,6 +48,8 @@ class AtomQuery(LazyQuery):
 class BodyQuery(LazyQuery):
     """A goal of several items; its answers are the values of its variables."""
 
+    __slots__ = ("_body", "_variables")
+
     def __init__(
         self,
         kb: TenantKB,
@@ -73,6 +77,8 @@ class BodyQuery(LazyQuery):
 
 class StoredQuery(LazyQuery):
     """A pattern of stored facts of one sign."""
+
+    __slots__ = ("_atom", "_options")
 
     def __init__(self, kb: TenantKB, atom: Atom, options: FactOptions) -> None:
         super().__init__(kb, options.scope)

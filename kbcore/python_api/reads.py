@@ -147,7 +147,7 @@ class PythonReads(PythonHandle):
                 notes = Notes()
                 rows = kb.infer(item, options, notes=notes)
                 return AnswerSet(RowTuples(rows, notes.warnings), query, values)
-            return AnswerSet(kb.answers(item.atom, options), query, values)
+            return AnswerSet(kb.answers(item, options), query, values)
         if options.include_undefined or options.min_confidence is not None:
             option = "include_undefined" if options.include_undefined else "min_confidence"
             raise InvalidInput.at(

@@ -100,16 +100,18 @@ class Slots:
 class Admission:
     """The admission of one request with a long goal, and the error that cancels it."""
 
+    # Most goals are short: they never wait, and these values stay those of the class.
+    requested = False
+    error: KBError | None = None
+    _granted: threading.Event | None = None
+    _unwatch: Callable[[], None] | None = None
+    _holds_place = False
+    _run: Steps | None = None
+
     def __init__(self, slots: Slots, tenant: Hashable, caller: Caller | None = None) -> None:
         self.tenant = tenant
-        self.requested = False
-        self.error: KBError | None = None
-        self._granted: threading.Event | None = None  # most goals are short and never wait
         self._slots = slots
         self._caller = caller
-        self._unwatch: Callable[[], None] | None = None
-        self._holds_place = False
-        self._run: Steps | None = None
         self._cpu_of_others = thread_time()
         """CPU time of the thread, in seconds, before this request and in calls of `pause`."""
 

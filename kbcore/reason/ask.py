@@ -5,17 +5,18 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Answers, RowAnnotations
+from kbcore.reason.as_of import valid_rows
 from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.external.predicates import ExternalPredicates
 from kbcore.reason.external.rows import ExternalRows
 from kbcore.reason.json_rows import RowWriter, array_of, plain
 from kbcore.reason.options import DEFAULT_GOAL, FactOptions, GoalOptions
-from kbcore.reason.stored_facts import FactOrders, FactSearch, StoredPattern, matching
+from kbcore.reason.stored_facts import FactOrders, FactSearch, StoredPattern
 from kbcore.reason.tables import GoalTables, TableCounts, shown
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row, derived_row
@@ -43,6 +44,9 @@ from kbplanner.passes.wellfounded import POSSIBLE
 
 GOAL = "?goal"
 """Head predicate of the rule for a goal of several literals; no rule text can use this name."""
+
+MAX_READY_PARTITIONS = 64
+"""Maximum number of partitions for which the plan of a goal of several literals is kept ready."""
 
 MAX_READY_PLANS = 1024
 """Maximum number of goal shapes whose plan is found without the plan cache."""
@@ -74,6 +78,41 @@ class PlainAnswers(NamedTuple):
     absence: bool
 
 
+GoalForm = tuple["str | None", str, bool, str]
+"""Partition, predicate, sign and binding pattern of a goal."""
+
+
+class ReadyGoal(NamedTuple):
+    """The plan of goals of one form while the tenant has this `plan_version`.
+
+    It is None if a lookup of stored facts answers them. `stored` has the facts of the
+    predicate as they were then: a transaction may have a copy of its own since.
+    """
+
+    plan_version: int
+    plan: CompiledGoal | None
+    stored: StoredRelation
+
+
+@dataclass(frozen=True, slots=True)
+class BodyGoal:
+    """A goal of several literals: the rules with one for it, whose head has its variables.
+
+    `ready` has for some partitions a `plan_version` of the tenant, and the plan that answers the
+    goal while the tenant has this version.
+    """
+
+    rules: RuleSet
+    head: Atom
+    ready: dict[str | None, tuple[int, CompiledGoal]] = field(default_factory=dict)
+
+    def keep_ready(self, scope: str | None, plan_version: int, plan: CompiledGoal) -> None:
+        """Remember how the goal is answered in a partition."""
+        if len(self.ready) >= MAX_READY_PARTITIONS:
+            self.ready.clear()
+        self.ready[scope] = plan_version, plan
+
+
 class Reasoner:
     """Query evaluator of one tenant.
 
@@ -94,13 +133,13 @@ class Reasoner:
         self.ground_plans = GroundPlans(tenant.engine)
         self._annotations = RowAnnotations(tenant, self.ground_plans)
         self.writer = RowWriter(tenant)
-        self._ready: dict[
-            tuple[str | None, str, bool, str], tuple[int, CompiledGoal, StoredRelation]
-        ] = {}
+        self._ready: dict[GoalForm, ReadyGoal] = {}
         self._negatives: dict[
             tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]
         ] = {}
-        self._bodies: LruCache[tuple[RuleSet, Rule], RuleSet] = LruCache(64)
+        self._bodies: LruCache[
+            tuple[RuleSet, tuple[BodyItem, ...], tuple[Variable, ...]], BodyGoal
+        ] = LruCache(64)
         self._fact_orders = FactOrders()
         self.external = external
 
@@ -123,7 +162,8 @@ class Reasoner:
                 partition, tenant.rules.visible(partition.name), atom, budget, options
             )
         pattern, adornment = shape
-        if max(pattern, default=0) & SAME:  # goals that repeat a variable have a separate plan
+        # Goals that repeat a variable have a separate plan.
+        if adornment.count("f") > 1 and max(pattern) & SAME:
             adornment += str([value & SAME and value for value in pattern])
         key = (partition.name, atom.predicate, atom.positive, adornment)
         ready = self._ready.get(key)
@@ -131,11 +171,16 @@ class Reasoner:
             return self._solve(
                 partition, tenant.rules.visible(partition.name), atom, budget, options, key, shape
             )
-        if options.deferred is not None and ready[2].version and options.counts_accesses:
+        _, plan, stored = ready
+        if plan is None:
+            return self._looked_up(
+                partition, stored.schema, pattern, budget, noted=options.counts_accesses
+            )
+        if options.deferred is not None and stored.version and options.counts_accesses:
             options = options._replace(deferred=None)  # the rows say which facts are accessed
-        answers = self.tables.ask(partition, ready[1], pattern, partition.bind, budget, options)
-        if answers[1] and ready[2].version and options.counts_accesses:
-            tenant.accesses.note(ready[2], answers[0], pattern, tenant.read_at)
+        answers = self.tables.ask(partition, plan, pattern, partition.bind, budget, options)
+        if answers[1] and stored.version and options.counts_accesses:
+            tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
         return answers
 
     def solve_body(
@@ -147,8 +192,19 @@ class Reasoner:
         options: GoalOptions = DEFAULT_GOAL,
     ) -> Answers:
         """Return the bindings of `variables` for which a whole body is true."""
-        rules, head = self.body_rules(partition, body, variables)
-        return self._solve(partition, rules, head, budget, options)
+        known = self._body_goal(partition, body, variables)
+        if options.include_undefined:
+            return self._solve(partition, known.rules, known.head, budget, options)
+        ready = known.ready.get(partition.name)
+        if (
+            ready is None
+            or ready[0] != self.tenant.plan_version
+            or options.as_of is not None
+            or not options.uses_tables
+        ):
+            return self._solve(partition, known.rules, known.head, budget, options, known)
+        pattern = [0] * len(known.head.args)
+        return self.tables.ask(partition, ready[1], pattern, partition.bind, budget, options)
 
     def body_rules(
         self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable]
@@ -156,14 +212,21 @@ class Reasoner:
         """Return the rules visible in a partition plus one rule for the body, and the head of that
         rule.
         """
-        rule = Rule(Atom(GOAL, tuple(variables)), tuple(body))
+        known = self._body_goal(partition, body, variables)
+        return known.rules, known.head
+
+    def _body_goal(
+        self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable]
+    ) -> BodyGoal:
         visible = self.tenant.rules.visible(partition.name)
-        rules = self._bodies.get((visible, rule))
-        if rules is None:
+        key = visible, tuple(body), tuple(variables)
+        known = self._bodies.get(key)
+        if known is None:
+            rule = Rule(Atom(GOAL, key[2]), key[1])
             check_evaluable(rule)
-            rules = RuleSet([*visible.rules, rule], visible)
-            self._bodies.put((visible, rule), rules)
-        return rules, rule.head
+            known = BodyGoal(RuleSet([*visible.rules, rule], visible), rule.head)
+            self._bodies.put(key, known)
+        return known
 
     def with_rules(self, partition: Partition, added: Sequence[Rule]) -> RuleSet:
         """Return the rules visible in a partition plus rules whose heads no other rule reads.
@@ -454,17 +517,17 @@ class Reasoner:
         atom: Atom,
         budget: Budget,
         options: GoalOptions,
-        ready: tuple[str | None, str, bool, str] | None = None,
+        ready: GoalForm | BodyGoal | None = None,
         shape: tuple[list[int], str] | None = None,
     ) -> Answers:
         """Return the answers of an atom under a rule set.
 
-        `ready` is the cache key of a client's goal. The plan is cached under it unless the plan
-        depends on a model of this version, and accesses of stored answers are recorded. `shape` is
-        the shape of the goal, if the caller has it.
+        `ready` is the form of a client's goal of one literal, whose accesses of stored answers are
+        recorded, or a goal of several. The plan is kept with it unless the plan depends on a model
+        of this version. `shape` is the shape of the goal, if the caller has it.
         """
         tenant, as_of = self.tenant, options.as_of
-        noted = ready is not None and options.counts_accesses
+        noted = isinstance(ready, tuple) and options.counts_accesses
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         external = self.external_rules(rules, schema)
         if external is not None:
@@ -475,12 +538,10 @@ class Reasoner:
             return array("I"), 0
         pattern, adornment = shape
         if schema not in rules.derived:
-            goal = StoredPattern(atom.predicate, terms_of(atom), atom.positive)
-            for stored, rows, ids in matching(tenant, partition, goal, as_of, budget, pattern):
-                if noted and as_of is None and len(ids):
-                    tenant.accesses.note(stored, rows, pattern, tenant.read_at)
-                return tenant.engine.sort(rows, atom.arity, budget.offload), len(ids)
-            return array("I"), 0
+            stored = partition.get(schema)
+            if isinstance(ready, tuple) and as_of is None and stored is not None:
+                self._keep_ready(ready, None, stored)
+            return self._looked_up(partition, schema, pattern, budget, as_of, noted=noted)
         denied = self._denied(partition, rules) if as_of is None else None
         with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
             bounded = (
@@ -495,10 +556,10 @@ class Reasoner:
             )
             if as_of is not None or not options.uses_tables or view.dated:
                 return self.tables.once(plan, pattern, view.bind, budget, options)
-            if ready is not None and not view.settled:
-                if len(self._ready) >= MAX_READY_PLANS:
-                    self._ready.clear()
-                self._ready[ready] = (tenant.plan_version, plan, partition.need(schema))
+            if isinstance(ready, tuple) and not view.settled:
+                self._keep_ready(ready, plan, partition.need(schema))
+            elif isinstance(ready, BodyGoal) and not view.settled and not any(pattern):
+                ready.keep_ready(partition.name, tenant.plan_version, plan)
             accessed = partition.need(schema) if noted else None
             if accessed is not None and accessed.version:
                 options = options._replace(deferred=None)
@@ -517,6 +578,40 @@ class Reasoner:
                     if fresh_answers != shown(answers, options):
                         raise EngineFault("a cached model differs from a fresh one")
             return answers
+
+    def _keep_ready(
+        self, form: GoalForm, plan: CompiledGoal | None, stored: StoredRelation
+    ) -> None:
+        """Remember how goals of one form are answered."""
+        if len(self._ready) >= MAX_READY_PLANS:
+            self._ready.clear()
+        self._ready[form] = ReadyGoal(self.tenant.plan_version, plan, stored)
+
+    def _looked_up(
+        self,
+        partition: Partition,
+        schema: RelationSchema,
+        pattern: list[int],
+        budget: Budget,
+        as_of: int | None = None,
+        *,
+        noted: bool,
+    ) -> Answers:
+        """Return the stored facts of a predicate without rules that match; with `noted` their
+        accesses are recorded.
+        """
+        stored, tenant = partition.get(schema), self.tenant
+        if stored is None:
+            return array("I"), 0
+        if as_of is not None:
+            rows, ids = valid_rows(stored, pattern, as_of, budget)
+        else:
+            rows, ids = stored.relation.match(pattern, yield_now=budget.yield_now)
+            if noted and len(ids):
+                tenant.accesses.note(stored, rows, pattern, tenant.read_at)
+        if len(ids) < 2:
+            return rows, len(ids)
+        return tenant.engine.sort(rows, schema.arity, budget.offload), len(ids)
 
     def _solve_external(
         self,

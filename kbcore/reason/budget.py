@@ -111,12 +111,13 @@ class Notes:
 
 @dataclass(slots=True)
 class Budget:
-    """The limits of one request: engine limits, time limit in milliseconds, monotonic deadline,
-    number of answers.
+    """The limits of one request: engine limits, time limit in milliseconds, monotonic times of its
+    start and its deadline, number of answers.
     """
 
     limits: RunLimits
     timeout_ms: int
+    begun: float
     deadline: float
     max_answers: int
     clock: Clock
@@ -137,17 +138,14 @@ class Budget:
     """Number of engine steps of the goals that share the budget; None if it is that of one."""
     external: ExternalRows | None = None
     """The rows of external predicates that the request knows; None before it needs any."""
-    begun: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.begun = self.clock.monotonic()
 
     def part(self, shares: int) -> Budget:
         """Return a budget with one of `shares` equal parts of the remaining time, and the other
         limits.
         """
         now = self.clock.monotonic()
-        return replace(self, deadline=now + (self.deadline - now) / shares, rows_made=0)
+        deadline = now + (self.deadline - now) / shares
+        return replace(self, begun=now, deadline=deadline, rows_made=0)
 
     def share(self) -> None:
         """Become the budget of several goals, of which none has used anything yet."""
@@ -160,7 +158,8 @@ class Budget:
             self.limits.bytes,
             _left(self.limits.steps, self.steps or 0),
         )
-        return replace(self, limits=limits, notes=notes, rows_made=0)
+        begun = self.clock.monotonic()
+        return replace(self, limits=limits, begun=begun, notes=notes, rows_made=0)
 
     def add(self, goal: Budget) -> None:
         """Count what a goal with a budget of `next_goal` has used."""
@@ -203,7 +202,8 @@ class Budget:
 
     def release(self) -> None:
         """Release the slot and the rows of external predicates at the end of the request."""
-        self.admission.release()
+        if self.admission.requested:
+            self.admission.release()
         if self.external is not None:
             self.external.close()
 

@@ -36,9 +36,10 @@ class FactOptions:
         return self.limit is not None or self.offset > 0
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerOptions:
+class AnswerOptions(NamedTuple):
     """Options of a query: where it is evaluated, as of when, and which answers are returned.
+
+    A named tuple, because some are made for every query and a dataclass takes longer to make.
 
     `scope` is a partition, None for the base partition, or "*" for every partition, each evaluated
     separately; `limit` and `offset` apply to the answers of all partitions together. Answers with a

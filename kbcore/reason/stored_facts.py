@@ -51,13 +51,11 @@ def matching(
     pattern: StoredPattern,
     as_of: int | None,
     budget: Budget,
-    symbols: list[int] | None = None,
 ) -> Iterator[tuple[StoredRelation, array[int], array[int]]]:
     """Yield for each requested sign the stored relation, the rows that match now or at `as_of`, and
-    their ids. `symbols` is the pattern of the arguments, if the caller has it.
+    their ids.
     """
-    if symbols is None:
-        symbols = goal_pattern(pattern.args, tenant.find)
+    symbols = goal_pattern(pattern.args, tenant.find)
     if symbols is None:
         return
     for stored in partition.named(pattern.predicate, len(pattern.args), pattern.positive):

@@ -181,7 +181,7 @@ def _apply_change(
     elif isinstance(change, EvictFacts):
         delta.evicted += evict(tenant, change, yield_now)
     elif isinstance(change, EndFacts):
-        end_facts(tenant, change, at, yield_now)
+        delta.ended += ((number, index) for index in end_facts(tenant, change, at, yield_now))
     elif isinstance(change, SetPriority):
         set_priority(tenant, change)
     elif isinstance(change, AddEpisodes):

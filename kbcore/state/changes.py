@@ -575,8 +575,9 @@ class Delta:
 
     `seq` is the sequence number in the log, 0 for a transaction that is not committed. `dropped`
     names the scopes that were removed, including those that were created again. Evicted facts are
-    only counted: the change itself lists them. `retold`, if requested, maps facts that were already
-    stored to their creation times.
+    only counted: the change itself lists them. `ended` are those facts of EndFacts that held and do
+    not hold any more: the number of the change, and that of the fact in it. `retold`, if requested,
+    maps facts that were already stored to their creation times.
     """
 
     at: int
@@ -587,6 +588,7 @@ class Delta:
     evicted: int = 0
     discarded: int = 0
     removed: list[RemovedFacts] = field(default_factory=list)
+    ended: list[tuple[int, int]] = field(default_factory=list)
     rules_added: list[ParsedRule] = field(default_factory=list)
     rules_removed: list[ParsedRule] = field(default_factory=list)
     declarations_removed: list[ParsedDeclaration] = field(default_factory=list)

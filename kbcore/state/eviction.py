@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
+from typing import Any
 
 from kbcore.state.changes import EndFacts, EvictFacts, SetPriority
 from kbcore.state.intervals import (
@@ -57,12 +59,14 @@ def set_priority(tenant: Tenant, change: SetPriority) -> None:
             tenant.changed(0, stored)
 
 
-def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) -> None:
+def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) -> list[int]:
     """End the interval of each named fact that contains the given time, not after its own end.
 
-    If the fact was stated again from a later time in the interval, it begins again then.
+    If the fact was stated again from a later time in the interval, it begins again then. Returns
+    the indexes of the facts that held up to the time `at` and do not hold any more.
     """
-    for fact in paced(change.facts, yield_now, GROUPS_PER_YIELD):
+    ended: list[int] = []
+    for index, fact in enumerate(paced(change.facts, yield_now, GROUPS_PER_YIELD)):
         partition = tenant.partition(fact.scope)
         schema = RelationSchema(fact.predicate, len(fact.args), fact.positive)
         stored = partition.get(schema) if partition else None
@@ -77,6 +81,7 @@ def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) ->
         begin, end = next(stored.windows(ids))
         until = at if fact.until is None else fact.until
         metadata = stored.metadata.get(row, {})
+        held = _holds(begin, end, metadata, at)
         if until < begin and interval_at(metadata, until) is not None:
             left = [
                 part
@@ -86,6 +91,8 @@ def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) ->
             stored.describe(row, with_earlier(metadata, left))
             tenant.limit(stored, row)
             tenant.changed(0, stored)
+            if held and not _holds(begin, end, stored.metadata.get(row), at):
+                ended.append(index)
             continue
         again = within(restated_of(metadata), until, end) if begin <= until else ()
         until = max(begin, until)
@@ -97,6 +104,15 @@ def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) ->
             stored.relation.set_attribute(Attribute.VALID_FROM, ids, [begins])
         else:
             stored.relation.set_attribute(Attribute.VALID_UNTIL, ids, [min(end, until)])
+        begin, end = next(stored.windows(ids))
+        if held and not _holds(begin, end, stored.metadata.get(row), at):
+            ended.append(index)
         stored.limited.add(row)
         tenant.limit(stored, row)
         tenant.changed(0, stored)
+    return ended
+
+
+def _holds(begin: int, end: int, metadata: Mapping[str, Any] | None, at: int) -> bool:
+    """Return True if a time is in the newest interval of a fact or in an earlier one."""
+    return begin <= at < end or interval_at(metadata, at) is not None

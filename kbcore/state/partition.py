@@ -231,7 +231,7 @@ class RowRecord:
 class RowJournal:
     """The changes of a stored relation since a reader looked at it.
 
-    With `needs_all` none of them is forgotten while somebody holds the journal.
+    With `needs_all` none of them is forgotten while a reader holds the journal.
     """
 
     __slots__ = ("__weakref__", "_record", "needs_all", "position", "stored")
@@ -270,8 +270,8 @@ class RowJournal:
         for (row, was_visible), id in zip(rows.items(), ids, strict=True):
             visible = id != NO_ROW
             if visible and row in stored.limited:
-                shown = len(relation.match(list(row), limit=1)[1]) if arity else _visible(stored)
-                visible = shown > 0
+                count = len(relation.match(list(row), limit=1)[1]) if arity else _visible(stored)
+                visible = count > 0
             if visible and not was_visible:
                 added.append(row)
             elif was_visible and not visible:

@@ -232,7 +232,8 @@ class RuleBook:
         scoped = scope if scope in self._scopes else None
         rule_set = self._visible.get(scoped)
         if rule_set is None:
-            rules = tuple(self._chosen(self._rules.values(), scoped))
+            # Without turns, in which others may change the rules.
+            rules = tuple(self._chosen(self._rules.values(), scoped, go_on))
             rule_set = self._checked.pop(scoped, None)
             if rule_set is None or rule_set.rules != rules:
                 version = self.version
@@ -279,7 +280,7 @@ class RuleBook:
         cycles: dict[tuple[str, ...], None] = {}
         checked: dict[str | None, RuleSet] = {}
         for scope in scopes | {None} if None in touched else touched:
-            rules = RuleSet(self._chosen(merged.values(), scope), yield_now=yield_now)
+            rules = RuleSet(self._chosen(merged.values(), scope, yield_now), yield_now=yield_now)
             checked[scope] = rules
             if not rules.reads.isdisjoint(external):
                 with yielding(yield_now):
@@ -440,8 +441,12 @@ class RuleBook:
         return masked
 
     @staticmethod
-    def _chosen(rules: Iterable[ParsedRule], scope: str | None) -> list[Rule]:
-        return [stored.rule for stored in rules if stored.scope in (None, scope)]
+    def _chosen(rules: Iterable[ParsedRule], scope: str | None, yield_now: YieldNow) -> list[Rule]:
+        return [
+            stored.rule
+            for stored in paced(rules, yield_now, HEADS_PER_YIELD)
+            if stored.scope in (None, scope)
+        ]
 
 
 def recursion_warning(cycle: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
@@ -90,20 +90,24 @@ class Attachments:
     """
 
     def __init__(self) -> None:
-        self._of: dict[type, Attached] = {}
+        self._of: dict[type, Any] = {}
 
     def get(self, kind: type[_A]) -> _A | None:
         """Return the object of a class, or None."""
-        return cast("_A | None", self._of.get(kind))
+        known: _A | None = self._of.get(kind)
+        return known
 
     def need(self, kind: type[_A], make: Callable[[], _A]) -> _A:
         """Return the object of a class, which `make` makes at the first call; no lock is needed."""
-        known = self._of.get(kind)
-        return cast("_A", self._of.setdefault(kind, make()) if known is None else known)
+        known: _A | None = self._of.get(kind)
+        if known is None:
+            known = self._of.setdefault(kind, make())
+        return known
 
     def pop(self, kind: type[_A]) -> _A | None:
         """Remove the object of a class without closing it; return it, or None."""
-        return cast("_A | None", self._of.pop(kind, None))
+        removed: _A | None = self._of.pop(kind, None)
+        return removed
 
     def clear(self) -> list[Attached]:
         """Remove all objects without closing them, and return them."""

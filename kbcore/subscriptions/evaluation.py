@@ -133,12 +133,12 @@ class KeptGoal:
 
     def __init__(
         self,
-        kept: MaintainedGoal,
+        table: MaintainedGoal,
         pattern: list[int],
         denied: frozenset[RelationSchema],
         tables: GoalTables,
     ) -> None:
-        self._kept = kept
+        self._table = table
         self._tables = tables
         self.sizes = (0, 0)
         """The memory of the rows with their indexes, and of the rows alone, as last measured."""
@@ -159,7 +159,7 @@ class KeptGoal:
             return None
         changes = {schema: _kept_change(schema.arity, facts) for schema, facts in changed.items()}
         try:
-            came, gone = self._kept.follow(changes, budget, self._pattern)
+            came, gone = self._table.follow(changes, budget, self._pattern)
         except Unmaintained:
             return None
         if not self._measure():
@@ -173,11 +173,11 @@ class KeptGoal:
         """Free the rows."""
         self._tables.count_kept(-self.sizes[0])
         self.sizes = (0, 0)
-        self._kept.close()
+        self._table.close()
 
     def _measure(self) -> bool:
         """Count the memory that the rows take now; return False if that is too much."""
-        before, self.sizes = self.sizes[0], (self._kept.bytes, self._kept.row_bytes)
+        before, self.sizes = self.sizes[0], (self._table.bytes, self._table.row_bytes)
         return self._tables.count_kept(self.sizes[0] - before)
 
 
@@ -189,12 +189,12 @@ def _kept_change(arity: int, facts: FactChanges) -> MaintainedChange:
 class Evaluated(NamedTuple):
     """All answers of a goal.
 
-    `kept` keeps them current; None where that is not possible, or not worth it because the goal
+    `keeper` keeps them current; None where that is not possible, or not worth it because the goal
     `is_cheap`.
     """
 
     answers: RowSet
-    kept: KeptGoal | None
+    keeper: KeptGoal | None
     is_cheap: bool
 
 
@@ -235,18 +235,18 @@ def _run(
     tables: GoalTables,
     keep_all: bool,
 ) -> Evaluated:
-    found = run.ask(pattern, budget)
-    if found is None:
+    symbols = run.ask(pattern, budget)
+    if symbols is None:
         raise EngineFault("a relation changed under a lock")
-    budget.check_answers(found[1])
-    answers = RowSet(*found, len(pattern))
+    budget.check_answers(symbols[1])
+    answers = RowSet(*symbols, len(pattern))
     is_cheap = _is_cheap(run.rows_made, answers)
-    kept = None
+    keeper = None
     if (keep_all or not is_cheap) and can_be_maintained(run) and tables.has_room_to_keep(run):
         with suppress(BudgetExceeded):  # the answers are there
-            goal = MaintainedGoal(run, pattern, partition.bind, partition)
-            kept = KeptGoal(goal, pattern, denied, tables)
-    return Evaluated(answers, kept, is_cheap)
+            table = MaintainedGoal(run, pattern, partition.bind, partition)
+            keeper = KeptGoal(table, pattern, denied, tables)
+    return Evaluated(answers, keeper, is_cheap)
 
 
 def _is_cheap(derived: int, answers: RowSet) -> bool:

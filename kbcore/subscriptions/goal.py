@@ -306,16 +306,16 @@ class StandingGoal:
     def _evaluated(self, evaluator: Evaluator, partition: Partition, budget: Budget) -> RowSet:
         """Return all answers, and keep what they follow from, if that is much."""
         self._let_go()
-        found = evaluated(
+        evaluation = evaluated(
             evaluator.reasoner, partition, self._known_rules, budget, keep_all=evaluator.verify
         )
-        self._kept, self._is_cheap = found.kept, found.is_cheap
-        return found.answers
+        self._kept, self._is_cheap = evaluation.keeper, evaluation.is_cheap
+        return evaluation.answers
 
     def _let_go(self) -> None:
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.close()
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def _followed(
         self, evaluator: Evaluator, partition: Partition, changed: Changed, budget: Budget
@@ -325,20 +325,18 @@ class StandingGoal:
         None if it cannot be found from the changes.
         """
         relevant = {schema: facts for schema, facts in changed.items() if schema in self.stored}
-        kept, self._kept = self._kept, None
-        if kept is not None:
+        if self._kept is not None:
+            difference = None
             try:
-                if kept.holds(partition, self._known_rules):
-                    difference = kept.change(relevant, budget)
-                    if difference is not None:
-                        budget.check_answers(
-                            self.count + difference.appeared.count - difference.disappeared.count
-                        )
-                        self._kept, kept = kept, None
+                if self._kept.holds(partition, self._known_rules):
+                    difference = self._kept.change(relevant, budget)
+                if difference is not None:
+                    appeared, disappeared = difference
+                    budget.check_answers(self.count + appeared.count - disappeared.count)
                     return difference
             finally:
-                if kept is not None:
-                    kept.close()
+                if difference is None:
+                    self._let_go()
             return None
         difference = followed(
             evaluator.tenant, evaluator.programs, partition, self._known_rules, relevant, budget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from itertools import islice
@@ -122,8 +123,14 @@ def sorted_in_parts(
     if key is None:
         return _merged(list(paced(items, yield_now)), yield_now)
     unsorted = list(paced(items, yield_now))
-    keyed = [(key(item), at) for at, item in enumerate(paced(unsorted, yield_now, KEYS_PER_YIELD))]
-    return [unsorted[at] for _, at in paced(_merged(keyed, yield_now), yield_now)]
+    order = _merged(
+        [(key(item), at) for at, item in enumerate(paced(unsorted, yield_now, KEYS_PER_YIELD))],
+        yield_now,
+    )
+    in_order = [unsorted[at] for _, at in paced(order, yield_now)]
+    if yield_now is not go_on:
+        let_go(order, yield_now)
+    return in_order
 
 
 KEYS_PER_YIELD = 1000
@@ -131,6 +138,10 @@ KEYS_PER_YIELD = 1000
 
 SORTED_PER_YIELD = 4000
 """Items sorted between two calls of `yield_now`: about a millisecond."""
+
+
+MERGED_PER_YIELD = 20_000
+"""Items merged with others between two calls of `yield_now`: some milliseconds."""
 
 
 def _merged(items: list[Any], yield_now: Callable[[], None]) -> list[Any]:
@@ -142,13 +153,26 @@ def _merged(items: list[Any], yield_now: Callable[[], None]) -> list[Any]:
     parts = [sorted(part) for part in in_parts(items, yield_now, size)]
     while len(parts) > 1:
         pairs = zip(parts[::2], [*parts[1::2], []] if len(parts) % 2 else parts[1::2], strict=True)
-        merged = []
-        for first, second in paced(pairs, yield_now, 1):
-            first += second
-            first.sort()
-            merged.append(first)
-        parts = merged
+        parts = [_united(*pair, yield_now) for pair in paced(pairs, yield_now, 1)]
     return parts[0]
+
+
+def _united(first: list[Any], second: list[Any], yield_now: Callable[[], None]) -> list[Any]:
+    """Return the elements of two sorted lists in order; of equal ones those of `first` come first.
+
+    `first` is taken in pieces, each with the smaller elements of `second`: `sort` merges two runs
+    with as many comparisons as the shorter one has elements, times a logarithm.
+    """
+    united: list[Any] = []
+    begin = 0
+    for part in in_parts(first, yield_now, MERGED_PER_YIELD):
+        end = bisect_left(second, part[-1], begin)
+        piece = [*part, *second[begin:end]]
+        piece.sort()
+        united += piece
+        begin = end
+    united += second[begin:]
+    return united
 
 
 def let_go(items: list[Any] | dict[Any, Any] | set[Any], yield_now: Callable[[], None]) -> None:

@@ -26,12 +26,14 @@ def deploy(console: Console, text: str, key: str | None = None, **notes: str) ->
     ).raise_for_status()
 
 
-def deploy_two(console: Console, key: str | None = None) -> None:
+def deploy_two(
+    console: Console, key: str | None = None, message: str = "Level 2 may enter"
+) -> None:
     """Deploy two versions of the rule set "access"; the facts are no part of it."""
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     console.post("/teach", {"text": "level(ann, 3). level(bob, 2). level(cleo, 1)."}, **headers)
     deploy(console, f"{THIRD} open(shop).", key, message="First rules", revision="4f2c91d0aa77e1")
-    deploy(console, f"{SECOND} closed(shop).", key, message="Level 2 may enter")
+    deploy(console, f"{SECOND} closed(shop).", key, message=message)
 
 
 def cells(page: Page, label: str) -> list[list[str]]:
@@ -155,6 +157,32 @@ def test_only_a_writer_is_offered_a_rollback(
 def test_a_tenant_without_rule_sets_says_so(console: Console):
     page = console.open("rulesets")
     expect(page.get_by_text("No rule set is deployed in this scope yet.")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 700, 1000])
+def test_a_narrow_page_shows_the_versions_with_their_buttons(
+    new_console: Callable[..., Console], width: int
+):
+    console = new_console(viewport={"width": width, "height": 800})
+    deploy_two(console, message="word" * 60)
+    page = console.open("rulesets", set="access")
+    region = page.get_by_role("region", name="Versions")
+    expect(region.get_by_role("row")).to_have_count(3)
+    expect(region.get_by_role("columnheader", name="Message")).to_have_count(1)
+    buttons = region.get_by_role("button").all()
+    assert len(buttons) == 3
+    for each in (*buttons, *region.locator("time, .number, code").all()):
+        box = each.bounding_box()
+        assert box is not None
+        assert box["width"] > 0
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+    assert region.evaluate("each => each.scrollWidth <= each.clientWidth")
+    page.get_by_role("button", name="Roll back to version 1").click()
+    dialog = page.get_by_role("dialog", name="Roll access back to version 1")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_in_viewport()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Compare version 2 with the version before").click()
+    expect(page.get_by_role("region", name="Differences")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -283,8 +283,8 @@ def test_only_the_cpu_time_of_a_request_makes_it_long(monkeypatch):
         clock.advance(10_000)
 
     admission = Admission(slots, "t")
-    deadline = clock.monotonic() + 600
-    budget = Budget(RunLimits(), 600_000, deadline, 10, clock, admission, None, others)
+    begun = clock.monotonic()
+    budget = Budget(RunLimits(), 600_000, begun, begun + 600, 10, clock, admission, None, others)
     for part in (budget, budget.part(2), budget):  # a part is of the same request
         cpu[0] += LONG_SECONDS / 4
         clock.advance(10_000)  # the time of a wait for the engine

@@ -30,6 +30,11 @@ def test_a_backward_step_holds_the_time_and_is_logged_once(caplog) -> None:
         clock.step(-60_000)
         assert logged.now_ms() == 1_000_999
         assert logged.steps_back == 2
+        clock.step(60_000)  # to the time that was held
+        assert logged.now_ms() == 1_000_999
+        clock.step(-60_000)
+        assert logged.now_ms() == 1_000_999
+        assert logged.steps_back == 3
 
 
 @pytest.mark.parametrize("step", [-86_400_000, -6000, 3_600_000])

@@ -180,3 +180,49 @@ def test_a_full_evaluation_is_kept_and_sees_every_write(kb, monkeypatch):
     kb.tell("blocked", ["a"])
     assert len(kb.ask("points(a, ?y)")) == 0
     assert len(kb.ask("points(7, ?y)")) == 143
+
+
+@pytest.mark.parametrize("goal", ["p(?x)", "p(?x), not gone(?x)", "p(b)", "p(?x), ?x = b"])
+def test_a_form_of_goals_that_was_asked_before_sees_later_changes(kb, goal):
+    """Of the facts, of the rules, in a scope that is new, and in a transaction."""
+
+    def holds(place=kb, scope=None):
+        answers = [place.ask(goal, scope=scope) for _ in range(2)]
+        assert answers[0] == answers[1]
+        return ("b",) in answers[0]
+
+    kb.tell("p", ["a"])
+    assert not holds()
+    assert not holds(scope="s")
+    kb.tell("p", ["b"], scope="s")
+    assert holds(scope="s")
+    with kb.transaction() as inside:
+        assert not holds(inside)
+        inside.tell("p", ["b"])
+        assert holds(inside)
+        assert not holds()
+        inside.retract("p", ["b"])
+        assert not holds(inside)
+    kb.teach("p(?x) :- q(?x).")
+    assert not holds()
+    kb.tell("q", ["b"])
+    assert holds()
+    kb.retract("q", ["b"])
+    assert not holds()
+    kb.tell("p", ["b"])
+    assert holds()
+    kb.retract("p", ["b"], scope="s")
+    assert not holds(scope="s")
+
+
+@pytest.mark.parametrize("goal", ["not p(?x), r(?x)", "r(?x), not p(?x), not s(?x)"])
+def test_a_goal_of_several_literals_sees_the_first_explicit_negative(kb, goal):
+    kb.tell("r", ["b"])
+    kb.tell("p", ["b"])
+    for _ in range(2):
+        assert kb.ask(goal) == []
+    kb.tell("~p(b)")
+    for _ in range(2):
+        assert kb.ask(goal) == [("b",)]
+    kb.retract("~p(b)")
+    assert kb.ask(goal) == []

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.clusters import replacements_of_ports, with_ports
+from support.loaded_processes import run_script
 from support.servers import Server
 from support.stand_in import StandIn
 
@@ -54,9 +55,7 @@ def test_python_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
-    subprocess.run(
-        [sys.executable, "-W", "error", str(script)], check=True, cwd=tmp_path, timeout=60
-    )
+    run_script(script, seconds=60)
 
 
 CONFORMING = [page for page in PAGES if "Conformance):" in "".join(blocks(page, "python"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -23,7 +24,7 @@ WINDOW = 2048
 def matching(lists, lengths, *, shown=None, owners=None, ranks=(0,)):
     """Lists of places, heaviest first."""
     words = [(array("I", some), 8.0 / (at + 1)) for at, some in enumerate(lists)]
-    most = max((some.count(place) for some in lists for place in set(some)), default=1)
+    most = max((times for some in lists for times in Counter(some).values()), default=1)
     hidden = bytearray(shown if shown is not None else [1] * len(lengths))
     whose = array("I", owners if owners is not None else [0] * len(lengths))
     return Matching(

@@ -65,7 +65,8 @@ CONSTANTS = frozenset(("SOME", "FEW", "MOST", "LEAST", "NEVER", "TOGETHER"))
 """Constants that carry neither a unit nor a sense."""
 
 DOCSTRING = re.compile(r"(?:What|Whether|How|Who|Whose|Whom|Where|When)\b")
-WORDING = re.compile("|".join(rf"(?P<w{i}>\b(?:{w})\b)" for i, w in enumerate(WORDINGS)), re.I)
+WORDING = re.compile(rf"\b(?:{'|'.join(f'(?P<w{i}>{w})' for i, w in enumerate(WORDINGS))})\b")
+"""Any of the wordings in a text of small letters, each in a group of its own."""
 ADVICE = tuple(WORDINGS.values())
 
 ALLOWED: dict[tuple[str, str], str] = {
@@ -146,9 +147,9 @@ def check(path: Path) -> list[Finding]:
 
 def wordings(text: str) -> Iterator[tuple[int, str, str]]:
     """Yield (line number, wording, advice) for each discouraged wording."""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.lower().splitlines(), 1):
         for match in WORDING.finditer(line):
-            yield number, match[0].lower(), ADVICE[int(str(match.lastgroup)[1:])]
+            yield number, match[0], ADVICE[int(str(match.lastgroup)[1:])]
 
 
 def names(text: str, in_product: bool) -> Iterator[tuple[int, str, str]]:

@@ -165,7 +165,7 @@ def test_a_text_without_errors_can_be_stored(statements):
         ("f(a).\np(?x) :- f(?x).\n?- f(?x).", "unused-predicate"),
         ("f(a).\np(?x) :- f(?x), p(?x), ?x != b.\n?- f(?x).", "unused-predicate"),
         ("f(a, b).\np(?x) :- f(?x, ?y).", "singleton"),
-        ("f(a).\ng(a).\np(?x, ?y) :- f(?x), g(?y).", "cross-product"),
+        ("f(a).\ng(a).\np(?x) :- f(?x), g(?y), f(?y).", "cross-product"),
         ("f(a).\np(?x) :- f(?x), ?x < ?x.", "never-holds"),
         ("f(a).\n?- f(?x), 1 > 2.", "never-holds"),
         ("f(7).\np(?id) :- f(?id), f(?other_id), ?id != ?other_id.", "id-comparison"),
@@ -385,3 +385,49 @@ def test_a_definition_that_is_split_over_sets():
             )
         ]
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reported"),
+    [
+        ("lives_in(lena, riga). lives_in(Lena, riga).", [("Lena", "lena", "1 of lives_in/2")]),
+        ("lives_in(Lena, riga). lives_in(lena, riga).", [("lena", "Lena", "1 of lives_in/2")]),
+        (
+            "a(LENA). a(Lena). a(lena). a(lena).",
+            [("LENA", "lena", "1 of a/1"), ("Lena", "lena", "1 of a/1")],
+        ),
+        ("a(x, Lena). a(y, lena). a(z, lena).", [("Lena", "lena", "2 of a/2")]),
+        ("a(lena). b(?x) :- a(Lena), a(?x).", [("Lena", "lena", "1 of a/1")]),
+        ("a(lena). b(?x) :- a(?x), not a(Lena).", [("Lena", "lena", "1 of a/1")]),
+        ("a(lena). a(Lena, ?x) :- a(?x).", []),
+        ("a(lena). ?- a(Lena).", [("Lena", "lena", "1 of a/1")]),
+        ('a("new york"). a("New York").', [('"New York"', '"new york"', "1 of a/1")]),
+        ('a(lena). test "t" { ?- a(Lena). }', [("Lena", "lena", "1 of a/1")]),
+        # names in upper case that are always written so, and other arguments and predicates
+        ("in(riga, LV). in(oslo, NO). in(bergen, NO). ?- in(?x, LV).", []),
+        ("a(lena, Lena). b(Lena).", []),
+        ("a(lena). ~a(lena). a(1). a(01).", []),
+        ("a(lena). a(?Lena) :- b(?Lena).", []),
+    ],
+)
+def test_constants_that_differ_only_in_case(text, reported):
+    (findings,) = messages("@input b(x). @input a(x).\n" + text)
+    listed = [message for _, name, message in findings if name == "constant-case"]
+    assert listed == [
+        f"{constant} differs only in case from {usual}, in line 2, as argument {where}"
+        for constant, usual, where in reported
+    ]
+
+
+def test_constants_are_compared_in_all_texts_and_may_be_ignored():
+    rare = "a(1).\n% kb: ignore K115\na(Lena).\na(TOM).\n"
+    usual = "a(lena). a(lena). a(tom). a(tom)."
+    first, second = messages(rare, usual)
+    assert first == [
+        (
+            4,
+            "constant-case",
+            "TOM differs only in case from tom, in line 1 of another file, as argument 1 of a/1",
+        )
+    ]
+    assert second == []

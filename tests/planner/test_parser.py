@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from kbplanner.errors import InvalidInput, RuleSyntaxError
-from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.terms import (
     ANONYMOUS,
     Aggregate,
@@ -29,6 +29,7 @@ from kbplanner.ir.terms import (
 from kbplanner.syntax import parser, reader
 from kbplanner.syntax.parser import (
     parse_atom,
+    parse_body,
     parse_clause,
     parse_expression,
     parse_goal,
@@ -243,6 +244,16 @@ def test_goals() -> None:
     with pytest.raises(InvalidInput):
         _ = parse_goal("p(?x), ?x > 3").literal
     assert len(parse_program("p(a). ?- p(?x)")) == 2
+
+
+def test_a_goal_that_was_read_before_is_read_with_the_limits_of_the_call():
+    for text in ("p(a, b)", "p(a, ?x), q(?x, b)", "not p(a, b)"):
+        for _ in range(2):
+            assert parse_body(text) == parse_goal(text).body
+            with pytest.raises(RuleSyntaxError):
+                parse_body(text, Limits(args=1))
+            with pytest.raises(RuleSyntaxError):
+                parse_body(text + " q")
 
 
 def test_atoms() -> None:

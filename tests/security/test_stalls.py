@@ -133,6 +133,17 @@ def test_comments_that_suppress_warnings_give_turns(text: str) -> None:
     assert turns.count > len(text) // CHARS_OF_A_TURN
 
 
+@pytest.mark.parametrize("line", ["?- p{0}(a).\n", "p(A{0}). p(a{0}).\n"])
+def test_a_text_with_many_findings_gives_turns(line: str) -> None:
+    lines = 10_000
+    text = "known(a).\n" + "".join(line.format(number) for number in range(lines))
+    turns = Turns()
+    with turns.counted():
+        (findings,) = check_texts([text], yield_now=turns)
+    assert len(findings) >= lines
+    assert turns.most_calls < CALLS_BETWEEN / 2
+
+
 CHARS_OF_A_TURN = 1 << 19
 """Characters of a text that are searched between two turns of others, at most."""
 

@@ -77,6 +77,22 @@ def test_requests_give_turns(name: str, served: Served, relay: Relay) -> None:
     assert turns.most_calls < CALLS_BETWEEN
 
 
+def test_the_predicates_of_many_rules_are_collected_in_turns(served: Served) -> None:
+    """`/check` and `/preview` of a rule need all of them."""
+    rules = "".join(f"h{number}(?x) :- q(?x, a).\n" for number in range(ITEMS))
+    text = f"f(a). ~n(a). @input i(x, y). {rules}"
+    answer = served.client.flask.post("/teach", json={"text": text}, headers=TENANT)
+    assert answer.status_code == 200, answer.text
+    knowledge_base = served.runtime.knowledge_base("default", "t")
+    turns = Turns()
+    with turns.counted():
+        known = knowledge_base.known_predicates(turns)
+    listed = served.client.flask.get("/predicates?scope=*", headers=TENANT).get_json()["predicates"]
+    assert len(listed) == len(known) == ITEMS + 3
+    assert known == {row["predicate"]: {row["arity"]} for row in listed}
+    assert turns.most_calls < ITEMS
+
+
 def test_snapshots_give_turns(served: Served) -> None:
     deploy(served, FACTS + RULES)
     deploy(served, "g(a).")

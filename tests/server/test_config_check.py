@@ -277,6 +277,50 @@ def test_what_this_machine_cannot_use_is_an_error(tmp_path: Path) -> None:
     assert "ERROR: HOST=no-such-host.invalid: is not an address or a known host name" in done.stderr
 
 
+def test_a_decision_log_that_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, missing = tmp_path / "file", tmp_path / "none"
+    file.write_text("")
+
+    def errors(target: str, **settings: str) -> list[str]:
+        secret = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZQ=="
+        done = check(**{"DECISION_LOG": target, "WEBHOOK_SECRET": secret} | settings)
+        assert secret not in done.stdout + done.stderr
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+        assert done.exit_code == (78 if lines else 0)
+        return [line.removeprefix("ERROR: ") for line in lines]
+
+    for path, problem in (
+        (missing / "log", f"there is no folder {missing}"),
+        (file / "log", f"{file} is not a folder"),
+        (tmp_path, "is a folder"),
+    ):
+        target = f"file:{path}"
+        assert errors(target) == [f"DECISION_LOG={target}: {problem}"]
+        with pytest.raises(ConfigError, match=r"^DECISION_LOG="):
+            open_runtime(Config(storage_backend="memory", decision_log=target))
+    assert errors(f"file:{file}") == errors(f"file:{tmp_path / 'new'}") == []
+    assert not (tmp_path / "new").exists()
+    with monkeypatch.context() as patched:  # root may write anywhere
+        patched.setattr("os.access", lambda path, mode: str(path) not in (str(file), str(tmp_path)))
+        for path, problem in (
+            (file, "no permission to write to the file"),
+            (tmp_path / "new", f"no permission to create a file in {tmp_path}"),
+        ):
+            assert f"DECISION_LOG=file:{path}: {problem}" in errors(f"file:{path}")
+    address = "https://hooks.example.com/services/T0/secretsecretsecret"
+    (refused,) = errors(f"webhook:{address}")
+    assert refused == "DECISION_LOG=webhook:URL needs WEBHOOK_URLS, which allows the URL"
+    (refused,) = errors(f"webhook:{address}", WEBHOOK_URLS="https://other.example.com/")
+    assert refused.startswith("DECISION_LOG=webhook:URL: ")
+    assert "secretsecret" not in refused
+    (refused,) = errors(f"webhook:{address}", WEBHOOK_URLS="https://other/", WEBHOOK_SECRET="x")
+    assert refused.startswith("WEBHOOK_SECRET must have"), "once, though two things need it"
+    (refused,) = errors("statsd:no-such-host.invalid:8125")
+    assert refused.startswith("DECISION_LOG=statsd:no-such-host.invalid:8125: ")
+
+
 def test_hosts_that_are_not_known_are_warnings() -> None:
     done = check(LEADER_URL="http://no-such-host.invalid:9300", REPLICATION_MODE="FOLLOWER")
     assert done.exit_code == 0

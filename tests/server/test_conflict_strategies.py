@@ -156,6 +156,30 @@ def test_conclusions_histories_and_events_follow_the_end(cities: Client, served:
     assert {each["predicate"]: each["factCount"] for each in found}["city"] == 2
 
 
+def test_a_value_that_holds_again_is_not_superseded(cities: Client, served: Served) -> None:
+    def tell(value: str, valid_from: int) -> list[tuple[str, Any, str]]:
+        seen: list[Any] = []
+        end = served.runtime.feed.subscribe(lambda each: seen.extend(events_of(each)))
+        cities.tell("city", "eve", value, validFrom=valid_from, conflictStrategy="NEWEST_WINS")
+        end()
+        atoms = [(each.kind, each.more.get("reason"), each.more["atom"]) for each in seen]
+        return [(kind, reason, atom["args"][1]) for kind, reason, atom in atoms]
+
+    tell("oslo", NOW - 10_000)
+    tell("oslo", NOW - 2000)
+    assert tell("bern", NOW - 6000) == [("fact_asserted", None, "bern")]
+    assert last(cities, "city", "eve", "?") == ["oslo"]
+    assert history(cities, "city", "eve", "?") == [("oslo", NOW - 2000, None)]
+    # the end of a time that is over already is about the past only
+    assert tell("rome", NOW - 4000) == [("fact_asserted", None, "rome")]
+    assert last(cities, "city", "eve", "?") == ["oslo"]
+    assert tell("kyiv", NOW - 1000) == [
+        ("fact_retracted", "superseded", "oslo"),
+        ("fact_asserted", None, "kyiv"),
+    ]
+    assert last(cities, "city", "eve", "?") == ["kyiv"]
+
+
 def test_keys_of_several_arguments_and_equal_numbers(client: Client) -> None:
     client.post("/teach", {"text": "@key size(?what, ?year, _, _)."})
     told = {"conflictStrategy": "NEWEST_WINS"}

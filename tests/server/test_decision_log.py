@@ -176,6 +176,52 @@ def test_masked_constants(goal: str, text: str) -> None:
     assert goal_text(parse_body(goal), MASKS) == text
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_a_goal_with_an_unknown_predicate_shows_no_constants_where_there_are_masks(
+    served: Served, path: Path, several: bool
+) -> None:
+    hidden = {
+        "can_raed(ann, plan)": 'can_raed("***", "***")',
+        "can_read(ann, plan, now)": 'can_read("***", "***", "***")',
+        "not can_raed(ann, plan)": 'not can_raed("***", "***")',
+        "~can_raed(ann, ?x)": '~can_raed("***", ?x)',
+        "owner(?d, ?w), can_raed(?w, plan), ?w = ann": (
+            'owner(?d, ?w), can_raed(?w, "***"), ?w = "***"'
+        ),
+        "gone(ann)": 'gone("***")',
+    }
+    plain = {
+        "can_read(?w, plan)": "can_read(?w, plan)",
+        "plain(ann)": "plain(ann)",
+        "~plain(ann)": "~plain(ann)",
+        "member(ann)": "member(ann)",
+        "concluded(ann)": "concluded(ann)",
+    }
+    text = "plain(a). gone(a). @input member(who). concluded(?x) :- plain(?x)."
+    assert served.client.post("/teach", {"text": text}).status_code == 200
+    served.client.post("/forget", {"predicate": "gone", "args": ["a"]})
+    goals = [*hidden, *plain]
+    bodies = [{"goals": goals}] if several else [{"text": goal} for goal in goals]
+    for body in bodies:
+        assert served.client.post("/ask", body).status_code == 200
+    logged = [line["goal"] for line in lines(served, path)]
+    assert logged == [{**hidden, **plain}[goal] for goal in goals]
+
+
+def test_an_unknown_predicate_is_unknown_in_its_scope_and_only_masks_count(
+    served: Served, path: Path
+) -> None:
+    client = served.client
+    client.post("/execute", {"command": "seen(ann).", "scope": "draft"})
+    for body in ({}, {"scope": "draft"}, {"scope": "*"}):
+        assert client.post("/ask", {"text": "seen(ann)", **body}).status_code == 200
+    for mask in ("@can_read/2 mask", "@owner/2 mask"):
+        client.post("/retract/rule", {"id": mask})
+    assert client.post("/ask", {"text": "sene(ann)"}).status_code == 200
+    logged = [line["goal"] for line in lines(served, path)]
+    assert logged == ['seen("***")', "seen(ann)", "seen(ann)", "sene(ann)"]
+
+
 def test_masks_hide_arguments_of_goals_about_the_time_before_them(
     served: Served, path: Path
 ) -> None:
@@ -198,6 +244,7 @@ def test_the_queue_holds_as_many_long_goals_as_fit_into_memory(
     monkeypatch.setattr(decision_log, "MAX_WAITING", 200)
     decisions = served.runtime.decisions
     assert decisions is not None
+    served.client.post("/tell", {"predicate": "p", "args": ["a"]})
     with decisions._draining:
         for number in range(5):
             body = {"predicate": "p", "args": [f"{number}" + "x" * 60_000]}

@@ -67,6 +67,63 @@ def test_an_edited_threshold_is_deployed_compared_and_rolled_back(own_target, ac
     )
 
 
+def test_statements_of_imported_rule_sets_are_counted_unless_asked_for(own_target, access):
+    text = RULES.replace("@module access.", "@module access. import memory.")
+    # its last line is in `memory` too: what the file says itself is listed
+    text += '@phrase diet/2 "{0} keeps to a {1} diet" "{0} does not keep to a {1} diet".\n'
+    access.write_text(text)
+
+    def added(*options: str, expect: int = 0) -> list[str]:
+        done = kbcore("deploy", str(access), *options, *own_target, expect=expect)
+        return done.stdout.split("\n")
+
+    whole = added("--dry-run", "--verbose", expect=2)
+    assert "+ @phrase prefers/2 " in "\n".join(whole)
+    (own_phrase,) = (line for line in whole if line.startswith("+ @phrase diet/2"))
+    *own, imported, summary, end = added()
+    assert set(own) <= set(whole)
+    assert "+ may_enter(?who) :- level(?who, ?level), ?level >= 3." in own
+    assert own_phrase in own
+    assert len(own) == 4
+    count = len(whole) - 2 - len(own)
+    assert count > 40
+    assert imported == f"+ import memory: {count} statements (--verbose lists them)"
+    assert summary == f"access: version 1, {count + 4} added, 0 changed, 0 removed"
+    assert end == ""
+    access.write_text(text.replace("import memory.", ""))
+    assert len(added()) == count + 2, "what an import no longer adds is listed"
+
+
+def test_a_dry_run_of_a_rollback_prints_the_difference_and_changes_nothing(own_target, access):
+    def rollback(*options: str, expect: int = 0) -> str:
+        done = kbcore("deploy", "--rollback", "access", *options, *own_target, expect=expect)
+        return done.stderr if expect == 1 else done.stdout
+
+    kbcore("deploy", str(access), *own_target)
+    missing = rollback("--dry-run", expect=1)
+    assert missing == rollback(expect=1)
+    assert "has no version 0; kept are 1 to 1" in missing
+    access.write_text(RULES.replace(">= 3", ">= 2").replace("level(bob, 2).", ""))
+    kbcore("deploy", str(access), *own_target)
+    changes = (
+        "~ may_enter(?who) :- level(?who, ?level), ?level >= 2.\n"
+        "  may_enter(?who) :- level(?who, ?level), ?level >= 3.\n"
+        "+ level(bob, 2).\n"
+    )
+    counts = "1 added, 1 changed, 0 removed\n"
+    for options in (("--dry-run",), ("1", "--dry-run", "--expect-version", "2")):
+        assert rollback(*options, expect=2) == f"{changes}access: would be version 3, {counts}"
+    planned = json.loads(rollback("--dry-run", "--json", expect=2))
+    assert rollback("2", "--dry-run") == "access: no change, version 2\n"
+    for refused in (("--expect-version", "1"), ("7",)):
+        assert rollback("--dry-run", *refused, expect=1) == rollback(*refused, expect=1)
+    versions = kbcore("rules", "--set", "access", *own_target).stdout.splitlines()
+    assert len(versions) == 2, "nothing was stored"
+    done = json.loads(rollback("--json"))
+    assert planned.keys() == done.keys()
+    assert {**done, "commit": None} == planned
+
+
 def test_what_changes_is_printed_as_json(own_target, access):
     def deployed(*options: str, expect: int = 0) -> dict:
         done = kbcore("deploy", *options, "--json", *own_target, expect=expect)
@@ -117,7 +174,9 @@ def test_files_without_a_name_and_wrong_uses_are_refused(own_target, tmp_path):
         ((str(file),), "name the rule set"),
         ((), "name files or a folder"),
         ((str(tmp_path / "none"),), "no such file"),
-        (("--rollback", "x", "--dry-run"), "takes no --as"),
+        (("--rollback", "x", "--as", "y"), "takes no --as"),
+        (("--rollback", "x", "--impact", "--dry-run"), "takes no --as"),
+        (("--rollback", "x", "--dry-run"), "no rule set 'x'"),
         (("--rollback", "x", "one"), "number of one version"),
         (("--rollback", "x"), "no rule set 'x'"),
         ((str(file), "--as", "a b"), "is not a name"),

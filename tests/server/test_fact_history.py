@@ -19,8 +19,13 @@ T0 = 1_700_000_000_000
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Runtime]:
-    node = runtime(tmp_path, clock=ManualClock(T0), sweep_interval_ms=0)
+def clock() -> ManualClock:
+    return ManualClock(T0)
+
+
+@pytest.fixture
+def node(tmp_path: Path, clock: ManualClock) -> Iterator[Runtime]:
+    node = runtime(tmp_path, clock=clock, sweep_interval_ms=0)
     yield node
     node.close()
 
@@ -192,10 +197,10 @@ def test_events_of_tools_name_the_key(tmp_path: Path, meta: dict[str, Any]) -> N
     node.close()
 
 
-def test_expired_facts_and_purges(node: Runtime, client: Client) -> None:
+def test_expired_facts_and_purges(clock: ManualClock, client: Client) -> None:
     client.tell("likes", "ann", "tea", ttl=1000)
     client.tell("likes", "ann", "milk")
-    node.clock._clock.advance(2000)  # type: ignore[attr-defined]
+    clock.advance(2000)
     client.post("/memory/decay", {"threshold": 0})
     events = [(event, cause) for event, cause, *_ in history(client, "likes(ann, tea)")]
     assert events == [("asserted", "assert"), ("retracted", "expired")]
@@ -206,10 +211,10 @@ def test_expired_facts_and_purges(node: Runtime, client: Client) -> None:
     assert "milk" not in reply.text
 
 
-def test_a_fact_that_expired_is_asserted_anew(node: Runtime, client: Client) -> None:
+def test_a_fact_that_expired_is_asserted_anew(clock: ManualClock, client: Client) -> None:
     client.tell("p", "a", ttl=1000)
     client.tell("p", "b", ttl=1000)
-    node.clock._clock.advance(2000)  # type: ignore[attr-defined]
+    clock.advance(2000)
     client.tell("p", "a")
     client.post("/scope/fork", {"sourceScope": None, "targetScope": "s"})
     expected = [("asserted", "assert"), ("asserted", "assert")]

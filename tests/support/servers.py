@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from support.loaded_processes import ForkedServer, can_fork
+
 
 class Server:
     """`kbcore serve` on a folder; `with` kills it without mercy if it still runs.
@@ -22,16 +24,7 @@ class Server:
     program: tuple[str, ...] = ("-m", "kbserver.cli")
 
     def __init__(self, folder: Path, *flags: str, log: Path | None = None, **more: str) -> None:
-        command = [
-            sys.executable,
-            *self.program,
-            "serve",
-            "--port",
-            "0",
-            "--storage-dir",
-            str(folder),
-            *flags,
-        ]
+        arguments = ["serve", "--port", "0", "--storage-dir", str(folder), *flags]
         settings = {
             **os.environ,
             "MIN_FREE_MB": "0",
@@ -40,11 +33,19 @@ class Server:
         }
         settings.pop("PYTHONUNBUFFERED", None)  # what is announced must not wait in a buffer
         self.log = log
+        self.process: ForkedServer | subprocess.Popen[str]
         with open(os.devnull if log is None else log, "w") as file:
-            errors = None if log is None else file
-            self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True, env=settings
-            )
+            if self.program == Server.program and can_fork(settings, flags):
+                errors = None if log is None else file.fileno()
+                self.process = ForkedServer(arguments, settings, errors)
+            else:
+                self.process = subprocess.Popen(
+                    [sys.executable, *self.program, *arguments],
+                    stdout=subprocess.PIPE,
+                    stderr=None if log is None else file,
+                    text=True,
+                    env=settings,
+                )
         assert self.process.stdout is not None
         found = None
         while found is None:

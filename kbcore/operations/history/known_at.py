@@ -54,7 +54,7 @@ class EarlierServices:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._services, name)
 
-    def read_tenant(self, database: str, name: str) -> Tenant:
+    def read_tenant(self, database: str, name: str, now: int | None = None) -> Tenant:
         """Return the tenant in its earlier state."""
         return self._tenant
 

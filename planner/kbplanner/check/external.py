@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.errors import ExternalRecursion, InvalidInput, UnboundArgument
@@ -48,7 +49,9 @@ def external_findings(
     names = {(schema.predicate, schema.arity) for schema in external}
     if not any(
         isinstance(item, Literal) and (item.atom.predicate, item.atom.arity) in names
-        for body in paced((*(rule.body for rule in rules), *queries), yield_now, BODIES_PER_YIELD)
+        for body in paced(
+            chain((rule.body for rule in rules), queries), yield_now, BODIES_PER_YIELD
+        )
         for item in body
     ):
         return  # without lowering all rules

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from kbplanner.check.codes import BY_NAME
-from kbplanner.pacing import YieldNow, go_on, sorted_in_parts
+from kbplanner.pacing import YieldNow, go_on, let_go, lines_of, sorted_in_parts
 from kbplanner.syntax.diagnostics import Diagnostic
 from kbplanner.syntax.statements import TextSpan
 from kbtypes.results import Finding
 
 
 class Findings:
-    """Collector of the findings about one text; `lines` are its lines."""
+    """Collector of the findings about one text."""
 
-    def __init__(self, text: str) -> None:
-        self._lines = text.split("\n")
+    def __init__(self, text: str, yield_now: YieldNow = go_on) -> None:
+        self._lines = lines_of(text, yield_now)
         self._findings: dict[tuple[int, int, str, str], Finding] = {}
 
     def add(self, name: str, span: TextSpan, message: str, hint: str | None = None) -> None:
@@ -31,6 +31,11 @@ class Findings:
     def remove(self, finding: Finding) -> None:
         """Remove a finding."""
         del self._findings[finding.line, finding.column, finding.name, finding.message]
+
+    def let_go(self, yield_now: YieldNow) -> None:
+        """Forget the findings and the text in pieces; what `in_order` returned stays."""
+        let_go(self._findings, yield_now)
+        let_go(self._lines, yield_now)
 
     def in_order(self, yield_now: YieldNow = go_on) -> list[Finding]:
         """Return the findings by position."""

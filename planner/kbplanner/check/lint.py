@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from kbplanner.ir.operators import COMPARISONS
@@ -78,14 +78,25 @@ def _doubtful_comparisons(statement: RuleStatement) -> Iterator[RuleWarning]:
 
 
 def _cross_products(statement: RuleStatement) -> Iterator[RuleWarning]:
-    """Yield a warning if parts of the body share no variable."""
+    """Yield a warning if parts of the body share no variable, except in rules about each pair."""
     groups = _variable_groups(statement.rule)
-    if len(groups) > 1:
+    if len(groups) > 1 and not _is_about_pairs(statement.rule, groups):
         names = " and ".join(sorted(groups[0])[:1] + sorted(groups[1])[:1])
         message = f"the body is a cross product: {names} share no variable"
         yield RuleWarning(
             "cross-product", message, "join them by a variable, or split the rule", statement.span
         )
+
+
+def _is_about_pairs(rule: Rule, groups: Sequence[set[str]]) -> bool:
+    """Return True if a rule concludes something about each combination of what its parts find.
+
+    `may_read(?who, ?doc) :- admin(?who), document(?doc)` is such a rule. Where two parts have
+    variables of their own, the join that is missing may be one of those.
+    """
+    head = {f"?{arg.name}" for arg in rule.head.args if isinstance(arg, Variable)}
+    with_others = sum(not group <= head for group in groups)
+    return with_others <= 1 and not any(group.isdisjoint(head) for group in groups)
 
 
 def never_holds(item: Comparison) -> bool:

@@ -11,7 +11,7 @@ from kbplanner.ir.extrema import ExtremumFinding, extremum_findings, mixed_extre
 from kbplanner.ir.program import Clause, aggregate_cycles
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Atom, Rule, extremum_of
-from kbplanner.pacing import paced
+from kbplanner.pacing import let_go, paced
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import RULES_PER_YIELD, lower
 
@@ -70,6 +70,9 @@ class _RecursionCheck:
         yield from self._extrema(clauses, numbers)
         yield_now()
         yield from _accepted(rules, self._numbers(), self._first, yield_now)
+        clauses_of_rules = [*lowered, *clauses]
+        del lowered, clauses
+        let_go(clauses_of_rules, yield_now)
 
     def _numbers(self) -> list[int]:
         """Return the indexes of the rules that are not refused."""

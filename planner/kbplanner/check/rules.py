@@ -153,7 +153,10 @@ def shadowed(rules: Sequence[Rule], yield_now: YieldNow = go_on) -> Iterator[tup
     matcher = _Matcher(yield_now)
     pairs_left = MAX_PAIRS
     for indexes in paced(by_head.values(), yield_now, RULES_PER_YIELD):
-        needs = {index: frozenset(map(_kind, rules[index].body)) for index in indexes}
+        needs = {
+            index: frozenset(map(_kind, rules[index].body))
+            for index in paced(indexes, yield_now, RULES_PER_YIELD)
+        }
         hidden: set[int] = set()
         for index in reversed(indexes):
             yield_now()

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from kbplanner.authoring.blocks import BlockSource, TestBlock, read_source
+from kbplanner.check.constants import Spelling, case_differences
 from kbplanner.check.exclusions import excluded_premises
 from kbplanner.check.external import SEARCH_PREDICATES, external_findings, hint_for
 from kbplanner.check.findings import Findings
@@ -23,7 +24,7 @@ from kbplanner.check.rules import (
 from kbplanner.check.suppressions import without_suppressed
 from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
 from kbplanner.ir.inputs import Input
-from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.limits import DEFAULT_LIMITS, Limits, shortened
 from kbplanner.ir.modes import Modes
 from kbplanner.ir.terms import Atom, Comparison, Literal, Rule
 from kbplanner.pacing import go_on, let_go, paced
@@ -37,6 +38,7 @@ from kbplanner.passes.check import (
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.constraints import CONTRADICTION, is_optional
 from kbplanner.syntax.parser import imported_sets, parse_valid
+from kbplanner.syntax.printer import print_constant
 from kbplanner.syntax.statements import (
     DeclarationStatement,
     FactStatement,
@@ -151,7 +153,7 @@ def check_texts(
         text if isinstance(text, ReadText) else ReadText.of(text, limits, yield_now)
         for text in texts
     ]
-    parts = list(map(_checked, read))
+    parts = [_checked(each, yield_now) for each in read]
     for part, name in zip(parts, names, strict=False):
         part.name = name
     is_strict = any(part.is_strict for part in parts)
@@ -162,9 +164,10 @@ def check_texts(
     _check_blocks(parts, yield_now)
     for part in parts:
         _check_statements(part, paced(part.statements, yield_now, PACE), limits, problem_of)
-        for warning in lint(paced(part.safe, yield_now, PACE)):
-            if warning.span is not None:
-                part.findings.add(warning.code, warning.span, warning.message, warning.hint)
+        for statement in paced(part.safe, yield_now, PACE):
+            for warning in lint([statement]):
+                if warning.span is not None:
+                    part.findings.add(warning.code, warning.span, warning.message, warning.hint)
     stored = _with_searches(parts, stored, yield_now)
     _check_definitions(parts, stored, yield_now)
     _check_uses(parts, stored, yield_now)
@@ -175,6 +178,7 @@ def check_texts(
     _check_rules(parts, stored, scope, refused, yield_now)
     yield_now()
     _check_sets(parts, stored, yield_now)
+    _check_constants(parts[: len(read)], yield_now)
     findings_of = [
         without_suppressed(each.text, part.findings, yield_now)
         for each, part in zip(read, parts[: len(read)], strict=True)
@@ -182,11 +186,15 @@ def check_texts(
     for part in parts:
         let_go(part.safe, yield_now)
         let_go(part.statements, yield_now)
+        part.findings.let_go(yield_now)
+    for text, each in zip(texts, read, strict=True):
+        if isinstance(text, str):
+            let_go(each.source.parsed.statements, yield_now)
     return findings_of
 
 
-def _checked(read: ReadText) -> _Checked:
-    findings, source = Findings(read.text), read.source
+def _checked(read: ReadText, yield_now: Callable[[], None]) -> _Checked:
+    findings, source = Findings(read.text, yield_now), read.source
     parsed = source.parsed
     for error in parsed.errors:
         findings.add_error(error)
@@ -398,7 +406,8 @@ def _check_definitions(
     has_facts = bool(stored.predicates) or any(
         True for part in parts for _ in _with_facts(part, yield_now)
     )
-    known = {name: set(arities) for name, arities in stored.predicates.items()}
+    stored_arities = paced(stored.predicates.items(), yield_now, CHEAP_PACE)
+    known = {name: set(arities) for name, arities in stored_arities}
     defined = {signature for part in parts for signature in _defined(part, yield_now)}
     defined |= _signatures(stored.external)
     unread = _unread_names(parts)
@@ -408,11 +417,13 @@ def _check_definitions(
         for block in part.blocks
     )
     for part in parts:
-        for warning in arity_warnings(
+        warnings = arity_warnings(
             part.statements, known, defined, unread, only_similar=only_similar, yield_now=yield_now
-        ):
+        )
+        for warning in paced(warnings, yield_now, CHEAP_PACE):
             if warning.span is not None:
                 part.findings.add(warning.code, warning.span, warning.message, warning.hint)
+        let_go(warnings, yield_now)
 
 
 def _defined(part: _Checked, yield_now: Callable[[], None]) -> Iterator[Signature]:
@@ -461,6 +472,7 @@ def _check_uses(
                     reported.add(signature)
                     message = f"no rule and no query uses {name}/{arity}"
                     part.findings.add("unused-predicate", span, message)
+    let_go(used, yield_now)
 
 
 def _read_by(rule: Rule) -> Iterator[Signature]:
@@ -487,8 +499,13 @@ def _check_rules(
 
     `refused` are the identities of rules whose recursion cannot be evaluated.
     """
-    own = [(part, statement) for part in parts for statement in part.safe]
-    rules = [*stored.rules, *(_scoped(statement.rule, scope) for _, statement in own)]
+    own = [
+        (part, statement)
+        for part in parts
+        for statement in paced(part.safe, yield_now, STATEMENTS_PER_YIELD)
+    ]
+    rules = list(stored.rules)
+    rules += (_scoped(each.rule, scope) for _, each in paced(own, yield_now, CHEAP_PACE))
     program = _CheckedRules(own, rules, len(stored.rules))
     _check_names(program, yield_now)
     _check_shadowed(program, yield_now)
@@ -597,6 +614,31 @@ def _check_sets(
             message = f"the rules of {name}/{arity} are in the rule sets {listed}"
             hint = "keep the rules of a predicate in one rule set"
             part.findings.add("split-definition", span, message, hint)
+
+
+def _check_constants(parts: Sequence[_Checked], yield_now: Callable[[], None]) -> None:
+    """Warn about constants that differ only in case from others in the same argument position."""
+    for each in case_differences([part.statements for part in parts], yield_now):
+        (text, index), (other_text, other_index) = each.at, each.other_at
+        part, other = parts[text], parts[other_text]
+        where = "" if other is part else f" of {other.name or 'another file'}"
+        line = other.statements[other_index].span.line
+        constant, usual = (print_constant(shortened(it)) for it in (each.constant, each.other))
+        predicate = f"{each.position.predicate}/{each.position.arity}"
+        message = (
+            f"{constant} differs only in case from {usual}, in line {line}{where}, as argument"
+            f" {each.position.number} of {predicate}"
+        )
+        part.findings.add("constant-case", _place(part.statements[index], each), message)
+
+
+def _place(statement: Statement, spelling: Spelling) -> TextSpan:
+    """Return where a statement uses a constant: its predicate, or the whole fact."""
+    signature = spelling.position.predicate, spelling.position.arity
+    if isinstance(statement, RuleStatement | GoalStatement):
+        places = (span for *each, span in statement.predicates if (*each,) == signature)
+        return next(places, statement.span)
+    return statement.span
 
 
 def _check_names(program: _CheckedRules, yield_now: Callable[[], None]) -> None:
@@ -729,13 +771,19 @@ def _check_external(
         for statement in paced(part.safe, yield_now, CHEAP_PACE)
         if id(statement) not in refused
     ]
-    queries = [(part, goal) for part in parts for goal in part.goals(yield_now)]
+    queries = [
+        (part, goal)
+        for part in parts
+        for goal in paced(part.goals(yield_now), yield_now, CHEAP_PACE)
+    ]
     scopes = {scope, *(rule.scope for _, _, rule in paced(own, yield_now, CHEAP_PACE))}
     for each in sorted(scopes, key=lambda name: (name is not None, name or "")):
         visible, owners = _visible_in(each, stored, own, yield_now)
         asked = queries if each == scope else []
         yield_now()
         _add_calls(owners, visible, asked, stored.external, yield_now)
+    let_go(own, yield_now)
+    let_go(queries, yield_now)
 
 
 def _add_calls(
@@ -746,7 +794,7 @@ def _add_calls(
     yield_now: Callable[[], None],
 ) -> None:
     first = len(visible) - len(owners)
-    bodies = [goal.body for _, goal in queries]
+    bodies = [goal.body for _, goal in paced(queries, yield_now, CHEAP_PACE)]
     try:
         calls = list(external_findings(visible, bodies, external, yield_now))
     except InvalidInput:  # rules that cannot be evaluated are reported elsewhere

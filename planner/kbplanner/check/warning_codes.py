@@ -49,10 +49,14 @@ WARNING_CODES: tuple[Code, ...] = (
         "cross-product",
         "cross product",
         "Two parts of the body share no variable, so each answer of one is combined with each "
-        "answer of the other. Often a join is missing.",
-        bad="boy(tom).\ngirl(amy).\npair(?x, ?y) :- boy(?x), girl(?y).",
-        good="boy(tom).\ngirl(amy).\nage(tom, 9).\nage(amy, 9).\n"
-        "pair(?x, ?y) :- boy(?x), age(?x, ?n), girl(?y), age(?y, ?n).",
+        "answer of the other. Often a join is missing. A rule about each pair, such as "
+        "`may_read(?who, ?doc) :- admin(?who), document(?doc)`, is not reported: each part has variables "
+        "of the head, and at most one part has other variables. If a part is a condition that has "
+        "nothing to do with the rest, ignore the warning.",
+        bad="member(ann, staff).\nshared(memo, staff).\nopen(staff).\n"
+        "may_read(?who, ?doc) :- member(?who, ?group), open(?group), shared(?doc, ?other), open(?other).",
+        good="member(ann, staff).\nshared(memo, staff).\nopen(staff).\n"
+        "may_read(?who, ?doc) :- member(?who, ?group), open(?group), shared(?doc, ?group).",
     ),
     Code(
         "K106",
@@ -144,5 +148,16 @@ WARNING_CODES: tuple[Code, ...] = (
         bad="@module access.\nmay(?x) :- member(?x).",
         good="@module access.\nmay_enter(?x) :- member(?x).",
         kind="sets",
+    ),
+    Code(
+        "K115",
+        "constant-case",
+        "constants that differ only in case",
+        "An argument of a predicate has two constants that differ only in case, such as `lena` and "
+        "`Lena`. They are different constants, so that what is said of one is not said of the other. The "
+        "one that is written less often is reported, where it is written first; of two that are written "
+        "equally often, the second. Where both are meant, as `mW` and `MW` are, ignore the warning.",
+        bad="lives_in(lena, riga).\nlives_in(tom, riga).\nlives_in(Lena, oslo).",
+        good="lives_in(lena, riga).\nlives_in(tom, riga).\nlives_in(lena, oslo).",
     ),
 )

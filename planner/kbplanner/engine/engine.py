@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import accumulate, pairwise
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from kbplanner.engine import backend
 from kbplanner.engine.backend import (
@@ -52,6 +52,7 @@ OFFLOADED_SORT_ROWS = 20_000
 SCRATCH_SYMBOLS = 1 << 14
 """Number of symbols in the buffer for answers of small goals."""
 
+_DONE = RunState.DONE
 _PLAN_HEAD = 8
 _NO_SLOT = 0xFFFFFFFF
 
@@ -144,9 +145,10 @@ class Engine:
         if known is not None:
             return known
         encoded = encode(text)
-        out = ffi.new("kb_sym *")
-        self.call(lib.kb_find, encoded, len(encoded), out)
-        symbol = int(out[0])
+        with self._lock:
+            out = self._scratch.symbol
+            check(lib.kb_find(self._locked_handle(), encoded, len(encoded), out))
+            symbol: int = out[0]
         if symbol:  # a symbol never changes
             if len(self._symbol_cache) >= MAX_CACHED_TEXTS:
                 self._symbol_cache = {}
@@ -516,9 +518,11 @@ class _Scratch:
     """Buffers for small goals, used while the engine's mutex is held."""
 
     def __init__(self) -> None:
+        self.symbol = ffi.new("kb_sym *")
         self.seed = ffi.new("kb_sym[]", 64)
         self.pattern = ffi.new("kb_sym[]", 64)
         self.limits = ffi.new("kb_limits *")
+        self._last_limits: RunLimits | None = None
         self.rows = ffi.new("kb_sym[]", SCRATCH_SYMBOLS)
         self.answer = ffi.new("kb_answer *")
         self.run = ffi.new("kb_run **")
@@ -527,11 +531,14 @@ class _Scratch:
     def options(self, limits: RunLimits) -> Any:
         """Return the limits as the engine takes them."""
         options = self.limits
+        if limits is self._last_limits:
+            return options
         options.max_rows, options.max_bytes, options.max_steps = (
             limits.rows,
             limits.bytes,
             limits.steps,
         )
+        self._last_limits = limits
         return options
 
     def relations(self, handles: Sequence[int]) -> Any:
@@ -593,21 +600,23 @@ class Run:
         return self._handle
 
     def _call(self, function: Any, *arguments: Any) -> int:
-        with self._engine._lock:
-            return self._call_locked(function, *arguments)
-
-    def _call_locked(self, function: Any, *arguments: Any) -> int:
         engine = self._engine
-        if engine._handle is None or engine._pending_closes:
-            engine._locked_handle()
-        handle = self._handle  # a concurrent close takes effect after this call
-        if handle is None:
-            handle = self._open_handle()
-        status: int = function(handle, *arguments) or 0
-        if status >= 0:
-            return status
+        with engine._lock:
+            handle = self._handle  # a concurrent close takes effect after this call
+            if handle is None or engine._handle is None or engine._pending_closes:
+                handle = self._locked_handle()
+            status: int = function(handle, *arguments) or 0
+            return status if status >= 0 else self._refused(status, handle)
+
+    def _locked_handle(self) -> Any:
+        """Return the handle to a caller that holds the lock of the engine."""
+        self._engine._locked_handle()
+        return self._open_handle()
+
+    def _refused(self, status: int, handle: Any) -> NoReturn:
+        """Raise the exception of a status that is an error."""
         if status != lib.KB_LIMIT:
-            return check(status, engine.max_bytes)
+            check(status, self._engine.max_bytes)
         stats = self._read(handle)
         name = stats.budget or "memoryBytes"
         value = {
@@ -639,34 +648,36 @@ class Run:
         if width != self._arities[slot] or (seed is not None and len(seed) != self._seed_arity):
             raise EngineFault("engine: the pattern or the seed has another arity than its relation")
         self._limits = limits
-        with self._engine._lock:
-            scratch = self._engine._scratch
-            scratch.pattern[0:width] = pattern
-            budget, seed_view, answer = scratch.options(limits), ffi.NULL, scratch.answer
-            if seed is not None:
-                seed_view = scratch.seed
-                seed_view[0 : len(seed)] = seed
+        engine = self._engine
+        with engine._lock:
+            handle = self._handle
+            if handle is None or engine._handle is None or engine._pending_closes:
+                handle = self._locked_handle()
+            scratch = engine._scratch
+            answer, columns = scratch.answer, scratch.pattern
+            columns[0:width] = pattern
+            if seed is None:
+                demand = ffi.NULL
+            elif seed is pattern:
+                demand = columns
+            else:
+                demand = scratch.seed
+                demand[0 : len(seed)] = seed
             capacity = SCRATCH_SYMBOLS // (width or 1)
-            status = self._call_locked(
-                lib.kb_run_ask,
-                seed_view,
-                budget,
-                fuel,
-                slot,
-                scratch.pattern,
-                scratch.rows,
-                capacity,
-                answer,
+            budget, buffer = scratch.options(limits), scratch.rows
+            status = lib.kb_run_ask(
+                handle, demand, budget, fuel, slot, columns, buffer, capacity, answer
             )
-            if status != lib.KB_DONE:
+            if status != _DONE:
+                if status < 0:
+                    self._refused(status, handle)
                 return SmallGoalResult(RunState(status))
             count = answer.count
-            rows = None
-            if count <= capacity:
-                rows = array("I")
-                rows.frombytes(ffi.buffer(scratch.rows, 4 * count * width))
+            rows = array("I") if count <= capacity else None
+            if count and rows is not None:
+                rows.frombytes(ffi.buffer(buffer, 4 * count * width))
             return SmallGoalResult(
-                RunState.DONE,
+                _DONE,
                 rows,
                 answer.bytes,
                 bool(answer.evaluated),

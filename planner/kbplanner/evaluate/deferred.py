@@ -34,29 +34,28 @@ class DeferredRows:
     is kept as long as this object, and never closed before.
     """
 
-    __slots__ = ("__weakref__", "_first", "_mutex", "_rows", "_table")
+    __slots__ = ("__weakref__", "_first", "_mutex", "_rows", "_table", "is_used")
+
+    _mutex: threading.Lock
+    _table: RowSource | None
+    _rows: array[int]
+    _first: array[int] | None
 
     def __init__(self) -> None:
-        self._table: RowSource | None = None
-        self._rows: array[int] | None = None
-        self._first: array[int] | None = None
-        self._mutex = threading.Lock()
-
-    @property
-    def is_used(self) -> bool:
-        """True if a goal has left its answers here."""
-        return self._table is not None or self._rows is not None
+        self.is_used = False
+        """True if a goal has left its answers here; most goals have too few for that."""
 
     def leave(self, table: RowSource) -> None:
         """Leave the answers in a table."""
+        self._mutex = threading.Lock()
         self._table = table
+        self._first = None
+        self.is_used = True
 
     def rows(self) -> array[int]:
         """Return the rows, and let go of the table."""
         with self._mutex:
-            if self._rows is None:
-                if self._table is None:
-                    raise AssertionError("no goal has left its answers here")
+            if self._table is not None:
                 self._rows = self._table.read_rows()
                 self._table = None
             return self._rows

@@ -234,9 +234,11 @@ class GoalRun(AnswerReader):
         self._bind = bind or self._bind
         plan, run = self._plan, self.run
         answer_pattern = pattern if self._is_whole else self._answer_pattern(pattern)
-        seed = None
+        seed: Sequence[int] | None = None
         if plan.seed is not None:
-            seed = list(map(pattern.__getitem__, self._bound))
+            bound = self._bound
+            is_ground = len(bound) == len(pattern)
+            seed = pattern if is_ground else [pattern[index] for index in bound]
         if self._deferred and self.run.check() is not RunState.DONE:
             self._hand_out()
         try:

@@ -52,7 +52,7 @@ def linearise(clauses: Sequence[Clause], yield_now: YieldNow = go_on) -> tuple[C
     linear: list[Clause] = []
     done: set[RelationSchema] = set()
     closings = {
-        schema: _closing(heads, schema)
+        schema: _closing(heads, schema, yield_now)
         for schema, heads in paced(own.items(), yield_now, CLAUSES_PER_YIELD)
         if schema in single and schema.role not in BEST
     }
@@ -65,15 +65,21 @@ def linearise(clauses: Sequence[Clause], yield_now: YieldNow = go_on) -> tuple[C
             linear.append(clause)
             continue
         done.add(schema)
-        base = [other for other in own[schema] if other is not closing]
+        base = [other for other in paced(own[schema], yield_now) if other is not closing]
         linear.extend(base)
         linear.extend(_extended(other, schema, closing.rule) for other in base)
     return tuple(linear)
 
 
-def _closing(clauses: Sequence[Clause], schema: RelationSchema) -> Clause | None:
+def _closing(
+    clauses: Sequence[Clause], schema: RelationSchema, yield_now: YieldNow
+) -> Clause | None:
     """Return the clause that closes the relation, if it is the only recursive one."""
-    recursive = [c for c in clauses if any(atom.schema == schema for atom in c.all_atoms())]
+    recursive = [
+        clause
+        for clause in paced(clauses, yield_now, CLAUSES_PER_YIELD)
+        if any(atom.schema == schema for atom in clause.all_atoms())
+    ]
     if len(recursive) != 1 or len(recursive[0].body) != 2 or schema.arity != 2:
         return None
     clause = recursive[0]

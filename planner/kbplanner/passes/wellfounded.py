@@ -74,10 +74,10 @@ def negative_components(
         numbers.setdefault(clause.head.schema, []).append(number)
     for part in paced(components(clauses, yield_now), yield_now, CLAUSES_PER_YIELD):
         inside = sorted(number for schema in part.relations for number in numbers[schema])
-        own = tuple(clauses[number] for number in inside)
+        own = tuple(clauses[number] for number in paced(inside, yield_now))
         if any(
             item.absent and item.schema in part.relations
-            for clause in own
+            for clause in paced(own, yield_now, CLAUSES_PER_YIELD)
             for item in clause.all_atoms()
         ):
             negative.append(NegativeComponent(part.relations, own))

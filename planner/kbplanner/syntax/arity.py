@@ -12,7 +12,7 @@ from itertools import chain
 from kbplanner.ir.inputs import Input
 from kbplanner.ir.masks import Mask
 from kbplanner.ir.terms import Literal, Rule
-from kbplanner.pacing import YieldNow, go_on, paced
+from kbplanner.pacing import YieldNow, go_on, let_go, paced
 from kbplanner.syntax.constraints import DIFFERENT, is_optional
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import (
@@ -55,17 +55,19 @@ def arity_warnings(
     with errors may define, are not unknown. With `only_similar` a predicate is unknown only if a
     similar name is known. `yield_now` is called about once a millisecond.
     """
-    defined: dict[str, set[int]] = {name: set(arities) for name, arities in known.items()}
-    own = ((name, arity) for name, arity, _ in _defined(statements))
+    defined: dict[str, set[int]] = {
+        name: set(arities) for name, arities in paced(known.items(), yield_now, NAMES_PER_YIELD)
+    }
+    own = ((name, arity) for name, arity, _ in _defined(statements, yield_now))
     for name, arity in paced(chain(own, defined_elsewhere), yield_now, NAMES_PER_YIELD):
         defined.setdefault(name, set()).add(arity)
     warnings: list[RuleWarning] = []
     reported: set[tuple[str, int]] = set()
-    for name, arity, span in paced(_defined(statements), yield_now, NAMES_PER_YIELD):
+    for name, arity, span in paced(_defined(statements, yield_now), yield_now, NAMES_PER_YIELD):
         if name in known and arity not in known[name] and (name, arity) not in reported:
             reported.add((name, arity))
             warnings.append(_arity_warning(name, arity, known[name], span))
-    for name, arity, span in paced(_used(statements), yield_now, NAMES_PER_YIELD):
+    for name, arity, span in paced(_used(statements, yield_now), yield_now, NAMES_PER_YIELD):
         if (name, arity) in reported or arity in defined.get(name, ()) or name in unread_names:
             continue
         reported.add((name, arity))
@@ -82,6 +84,8 @@ def arity_warnings(
         warnings.append(
             RuleWarning("unknown-predicate", f"no facts or rules for {name}/{arity}", hint, span)
         )
+    let_go(reported, yield_now)
+    let_go(defined, yield_now)
     return warnings
 
 
@@ -133,9 +137,11 @@ def edit_distance(name: str, other: str) -> int:
     return row[-1]
 
 
-def _defined(statements: Sequence[Statement]) -> Iterator[tuple[str, int, TextSpan]]:
+def _defined(
+    statements: Sequence[Statement], yield_now: YieldNow
+) -> Iterator[tuple[str, int, TextSpan]]:
     """Yield the predicates of facts, rule heads and declared inputs."""
-    for statement in statements:
+    for statement in paced(statements, yield_now):
         if isinstance(statement, FactStatement):
             yield statement.atom.predicate, statement.atom.arity, statement.span
         elif isinstance(statement, DeclarationStatement):
@@ -146,9 +152,11 @@ def _defined(statements: Sequence[Statement]) -> Iterator[tuple[str, int, TextSp
             yield statement.predicates[0]
 
 
-def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, TextSpan]]:
+def _used(
+    statements: Sequence[Statement], yield_now: YieldNow
+) -> Iterator[tuple[str, int, TextSpan]]:
     """Yield the predicates of bodies, goals and masks."""
-    for statement in statements:
+    for statement in paced(statements, yield_now):
         if isinstance(statement, RuleStatement):
             optional = is_optional(statement.rule)
             for predicate in statement.predicates[1:]:

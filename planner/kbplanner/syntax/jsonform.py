@@ -15,7 +15,14 @@ from typing import Any
 
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.conditions import condition, generator
-from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_NAME, Limits, shortened, text_problem
+from kbplanner.ir.limits import (
+    DEFAULT_LIMITS,
+    MAX_NAME,
+    Limits,
+    plain_texts,
+    shortened,
+    text_problem,
+)
 from kbplanner.ir.operators import (
     AGGREGATES,
     BUILTINS,
@@ -50,6 +57,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VARIABLE = re.compile(r"\?(?!_\Z)[A-Za-z_][A-Za-z0-9_]*")
 _AGGREGATE = re.compile(rf"({'|'.join(AGGREGATES)})\(\s*(\*|\?[A-Za-z_][A-Za-z0-9_]*)\s*\)")
 _EXTREMUM = re.compile(rf"({'|'.join(EXTREMA)})\s+\?([A-Za-z_][A-Za-z0-9_]*)")
+_TEXTS = {str}
 _SIGNS = ("negated", "naf", "truthVal", "polarity")
 """Keys that say of which sign an atom is, or that an item means `not`."""
 
@@ -195,6 +203,8 @@ def args_from_json(
     array = values if type(values) is list else _array(values, path)
     if len(array) > limits.args and (problem := limits.args_problem(len(array))):
         raise InvalidInput.at(path, problem)
+    if set(map(type, array)) == _TEXTS and plain_texts(array, limits):
+        return tuple(array)
     args: list[Term] = []
     for index, value in enumerate(array):
         if (
@@ -387,7 +397,8 @@ def _predicate(fields: Mapping[str, Any], path: str, limits: Limits) -> str:
     if (
         type(predicate) is str
         and len(predicate) <= limits.predicate_chars
-        and _NAME.fullmatch(predicate)
+        and predicate.isascii()
+        and predicate.isidentifier()
     ):  # the usual name, in which nothing can be wrong
         return predicate
     predicate = _field(fields, "predicate", path)

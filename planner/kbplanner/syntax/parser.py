@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 MAX_GOAL_BYTES = 64 * 1024
 """Maximum size of a goal as text, in UTF-8; a goal as JSON may have longer constants."""
 
+MAX_CACHED_CHARS = 200
+"""Length of the longest goal that is cached with its items; it is read in a millisecond or two."""
+
+CACHED_GOALS = 4096
+"""Number of cached goals: a few megabytes at most."""
+
 PARSED_PER_YIELD = 100
 """Tokens parsed between two calls of `yield_now`: about a millisecond."""
 
@@ -274,7 +280,21 @@ def parse_goal(
 def parse_body(
     text: str, limits: Limits = DEFAULT_LIMITS, yield_now: YieldNow | None = None
 ) -> tuple[BodyItem, ...]:
-    """Read the items of one goal, as `parse_goal` does, without their places in the text."""
+    """Read the items of one goal, as `parse_goal` does, without their places in the text.
+
+    Programs ask the same short goals again and again: what was read last is cached.
+    """
+    if limits is DEFAULT_LIMITS and len(text) <= MAX_CACHED_CHARS:
+        return _short_body(text)
+    return _body(text, limits, yield_now)
+
+
+@lru_cache(maxsize=CACHED_GOALS)
+def _short_body(text: str) -> tuple[BodyItem, ...]:
+    return _body(text, DEFAULT_LIMITS)
+
+
+def _body(text: str, limits: Limits, yield_now: YieldNow | None = None) -> tuple[BodyItem, ...]:
     check_goal_size(text)
     plain = plain_goal(text, limits)
     if plain is None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from kbplanner.errors import InvalidInput, RuleSyntaxError
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.terms import Atom, BodyItem, Literal
-from kbplanner.syntax.parser import parse_atom, parse_goal
+from kbplanner.syntax.parser import parse_atom, parse_body
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def body_from_text(
     text: str, path: str = "text", limits: Limits = DEFAULT_LIMITS
 ) -> tuple[BodyItem, ...]:
     """Read the items of a goal. Raises as `atom_from_text` does."""
-    return _read(parse_goal, text, path, limits).body
+    return _read(parse_body, text, path, limits)
 
 
 def item_from_text(text: str, path: str = "text", limits: Limits = DEFAULT_LIMITS) -> BodyItem:

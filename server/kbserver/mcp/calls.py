@@ -165,6 +165,8 @@ class Toolbox:
         Arguments that it does not have are ignored as over HTTP, but not by a tool that takes
         something away. The action of an administrator has a line in the audit log, refused or not.
         """
+        if tool.operation.is_audited:
+            current_request().audited = None  # of another call in the same request
         try:
             done, outcome = True, self._outcome(tool, arguments, who, call)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything

@@ -200,6 +200,14 @@ def why_not(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     return explanation
 
 
+def how_to(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
+    """Find the changes of facts that would make a goal true, or false."""
+    arguments = instance(ExplainBody).read({**data, "howTo": True}, strict=strict)
+    kb = seen(kb, arguments)
+    proposals: Json = arguments["explanation"].answer(kb)
+    return proposals
+
+
 def predicates(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """List the predicates."""
     arguments = instance(PredicatesToolBody).read(data, strict=strict)
@@ -278,6 +286,8 @@ def delete_scope(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
 def deploy(kb: TenantKB, data: Json, strict: bool, now: int) -> Json:
     """Replace a rule set."""
     arguments = instance(DeployToolBody).read(data, strict=strict)
+    if arguments["dry_run"] is not None:
+        audit.planned()
     outcome = kb.deploy(**arguments)
     audit.deployed(outcome, **notes_of(arguments))
     return cut(Deployed.write(outcome))

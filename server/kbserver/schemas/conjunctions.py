@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -79,7 +79,7 @@ class Conjunction:
         if self.options.limit is not None:
             raise InvalidInput.at("limit", "cannot be combined with ?limit=; send one of them")
         start = self.options.offset + offset
-        return self._answers(kb, notes, replace(self.options, offset=start, limit=limit + 1))
+        return self._answers(kb, notes, self.options._replace(offset=start, limit=limit + 1))
 
     def _answers(self, kb: TenantKB, notes: Notes, options: AnswerOptions) -> SymbolAnswers:
         answers = kb.body_answers(self.body, body_variables(self.body), options)

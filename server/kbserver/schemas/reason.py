@@ -112,10 +112,10 @@ class Question:
         """
         self._refuse_limit()
         start = self.options.offset + offset
-        page = replace(self.options, offset=start, limit=limit)
+        page = self.options._replace(offset=start, limit=limit)
         if self.proof is not None:
             parts = replace(self, options=page).written(kb, write, notes)
-            after = replace(page, offset=start + limit, limit=1)
+            after = page._replace(offset=start + limit, limit=1)
             return parts, bool(kb.infer(self.literal, after, notes=notes))
         rows, more = self._page(kb, notes, start, limit)
         return [write(rows, nothing)], more
@@ -142,7 +142,7 @@ class Question:
         self, kb: TenantKB, notes: Notes, start: int, limit: int
     ) -> tuple[list[dict[str, Any]], bool]:
         """Return `limit` answers as rows and True if more follow."""
-        options = replace(self.options, offset=start, limit=limit + 1)
+        options = self.options._replace(offset=start, limit=limit + 1)
         rows = kb.infer(self.literal, options, notes=notes)
         if self.literal.negated or not rows:
             notes.unknown = self._unknown(kb)

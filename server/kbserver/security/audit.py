@@ -60,6 +60,11 @@ def done(**fields: Any) -> None:
     current_request().audited = fields
 
 
+def planned() -> None:
+    """Mark the audit line of the current request as that of a dry run, which stores nothing."""
+    done(dryRun=True)
+
+
 def deployed(outcome: Deployment, **notes: str | None) -> None:
     """Add a deployment to the audit line of the current request, unless nothing was stored."""
     if outcome.commit is None:

@@ -34,6 +34,11 @@ def test_a_reader_plans_a_deployment_and_a_writer_carries_it_out(node, caplog):
         "why",
         "abc",
     )
+    planned = [line for line in lines if "dryRun" in line]
+    assert [(each["who"], each["status"], each["dryRun"]) for each in planned] == [
+        (reader.key.name, 200, True)
+    ]
+    assert not {"version", "commit", "digest"} & planned[0].keys()
     assert line["key"] == writer.key.id
     assert len(line["digest"]) == 64
     refused = [line["status"] for line in lines if line["status"] == 403]
@@ -82,6 +87,7 @@ def test_tools_need_the_same_roles_and_have_the_same_audit_lines(caplog):
         ("tool deploy", writer.key.name, "failed", None),
         ("tool rollback", writer.key.name, "ok", 3),
     ]
+    assert [line.get("dryRun") for line in lines] == [None, None, True, *[None] * 5]
     by_tool = lines[3]
     assert {each: by_tool[each] for each in ("ruleSet", "message", "revision", "digest")} == {
         "ruleSet": "access",
@@ -90,3 +96,24 @@ def test_tools_need_the_same_roles_and_have_the_same_audit_lines(caplog):
         "digest": listed[-1]["digest"],
     }
     assert lines[-1]["message"] == "back"
+
+
+def test_a_dry_run_that_fails_is_marked_and_the_next_part_of_the_message_is_not(caplog):
+    caplog.set_level(logging.INFO, logger="kbserver.audit")
+    with keyed(mcp_tools="all") as node:
+        writer = node.make("writer")
+        wrong = {**BODY, "text": "p(", "dryRun": True}
+        assert node.send("PUT", PATH, writer.secret, wrong).status_code == 400
+        parts = [
+            {"data": {"op": "deploy", "name": "access", **BODY, "dryRun": True}},
+            {"data": {"op": "deploy", "name": "access", "text": "p("}},
+        ]
+        message = {"messageId": "m1", "role": "ROLE_USER", "parts": parts}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        node.send("POST", "/a2a", writer.secret, call)
+    lines = [record.fields for record in caplog.records if record.message == "admin action"]
+    assert [(line["action"], line.get("dryRun"), line.get("outcome")) for line in lines] == [
+        ("PUT /rulesets/<name>", True, None),
+        ("tool deploy", True, "ok"),
+        ("tool deploy", None, "failed"),
+    ]

@@ -80,6 +80,7 @@ def test_the_setting_can_list_all_tools() -> None:
         "context_summary",
         "preview",
         "why_not",
+        "how_to",
         "subscribe_goal",
         "goal_changes",
         "unsubscribe_goal",
@@ -106,6 +107,7 @@ def test_roles_that_tools_need() -> None:
         "context_summary",
         "diff_scope",
         "explain",
+        "how_to",
         "list_scopes",
         "predicates",
         "preview",
@@ -171,6 +173,25 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("why_not", {"predicate": "anc", "args": ["ann", "bob"]}, {"holds": True, "candidates": []}),
     ("why_not", {"text": "anc(ann, zoe)", "depth": 2}, {"truth": "false", "truncated": False}),
+    (
+        "how_to",
+        {"predicate": "anc", "args": ["ann", "zoe"], "changing": ["anc"], "limit": 1},
+        {
+            "make": "true",
+            "truth": "false",
+            "proposals": [{"add": ["anc(ann, zoe)"], "remove": []}],
+        },
+    ),
+    (
+        "how_to",
+        {"text": "anc(ann, bob)", "make": "false"},
+        {
+            "make": "false",
+            "truth": "true",
+            "proposals": [{"add": [], "remove": ["parent(ann, bob)"]}],
+            "truncated": False,
+        },
+    ),
     ("predicates", {"prefix": "par"}, {"truncated": False, "totalPredicates": 3}),
     (
         "context",

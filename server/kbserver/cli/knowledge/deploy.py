@@ -12,16 +12,25 @@ from urllib.parse import quote
 import click
 
 from kbcore.language.rule_review import check_programs
-from kbcore.language.rule_set_files import RuleSetFile, name_of, rule_files
+from kbcore.language.rule_set_files import RuleSetFile, imported_texts, name_of, rule_files
 from kbplanner.check.texts import ReadText, StoredProgram
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.knowledge.check_formats import CheckedFile, as_text
-from kbserver.cli.knowledge.differences import difference_lines, impact_lines
+from kbserver.cli.knowledge.differences import (
+    NOTHING_IMPORTED,
+    difference_lines,
+    impact_lines,
+)
 from kbserver.cli.knowledge.review import stored_predicates
 from kbserver.cli.shared.exits import Failed, as_failure
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.output import print_json
-from kbserver.cli.shared.target import CommandTarget, note, target_options
+from kbserver.cli.shared.target import (
+    CommandTarget,
+    note,
+    query_string,
+    target_options,
+)
 from kbtypes.errors import KBError
 
 CHANGES = 2
@@ -36,6 +45,7 @@ STORED_NOTHING = "; nothing was deployed"
     "kbcore deploy access/ --dry-run --impact-goal 'may_enter(?who)'",
     "kbcore deploy access.kb --as access --message 'a lower threshold'",
     "kbcore deploy --rollback access 3",
+    "kbcore deploy --rollback access --dry-run",
 )
 @click.argument("files", nargs=-1, metavar="[FILE...|FOLDER]")
 @click.option(
@@ -74,6 +84,9 @@ STORED_NOTHING = "; nothing was deployed"
     metavar="NAME",
     help="Deploy an earlier version of this rule set again: the one before, or the number given",
 )
+@click.option(
+    "--verbose", is_flag=True, help="Also list the statements that imported rule sets add"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what changes as JSON")
 @target_options
 def deploy(  # noqa: PLR0913  one parameter for each option of the command
@@ -88,6 +101,7 @@ def deploy(  # noqa: PLR0913  one parameter for each option of the command
     message: str | None,
     revision: str | None,
     rolled_back: str | None,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Replace a rule set by files.
@@ -95,15 +109,22 @@ def deploy(  # noqa: PLR0913  one parameter for each option of the command
     FILEs, or the .kb files of one FOLDER, are checked, their tests are run, and they take the place
     of what the rule set had, as one change. Rules, declarations and facts that the files no longer
     have are removed, unless another rule set contains them or they were also stored one by one.
-    Prints what is added (+), changed (~) and removed (-). Without a difference no version is made.
+    Prints what is added (+), changed (~) and removed (-), of what an imported rule set adds only
+    the number. Without a difference no version is made.
     """
     options = {"scope": scope, "expectedVersion": expected_version, "message": message}
     options = {key: value for key, value in options.items() if value is not None}
     if rolled_back is not None:
-        if name is not None or dry_run or revision is not None:
-            raise Failed("--rollback takes no --as, --dry-run or --revision")
-        outcome = _rolled_back(target, rolled_back, files, options)
-        _show(outcome, "version", as_json)
+        if name is not None or revision is not None or impact or impact_goals:
+            raise Failed("--rollback takes no --as, --revision, --impact or --impact-goal")
+        version = _version_of(files)
+        if not dry_run:
+            _show(_rolled_back(target, rolled_back, version, options), "version", as_json)
+            return
+        plan = _rollback_plan(target, rolled_back, version, scope, expected_version)
+        _show(plan, "would be version", as_json)
+        if _has_changes(plan):
+            sys.exit(CHANGES)
         return
     if (impact or impact_goals) and not dry_run:
         raise Failed("--impact and --impact-goal are for --dry-run")
@@ -130,10 +151,12 @@ def deploy(  # noqa: PLR0913  one parameter for each option of the command
     read = _read(texts)
     _check(target, texts, read)
     _run_tests(texts, read, Path() if folder_name is None else Path(files[0]))
+    sources = [each.source.parsed for each in read]
+    imported = NOTHING_IMPORTED if verbose or as_json else imported_texts(sources, scope)
     if dry_run:
-        _show(plan, "would be version", as_json)
+        _show(plan, "would be version", as_json, imported)
         sys.exit(CHANGES)
-    _show(target.send("PUT", path, body).json(), "version", as_json)
+    _show(target.send("PUT", path, body).json(), "version", as_json, imported)
 
 
 def _existing(path: Path) -> Path:
@@ -142,16 +165,46 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _rolled_back(
-    target: CommandTarget, name: str, numbers: Sequence[str], options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Deploy an earlier version again, and return what changed."""
+def _version_of(numbers: Sequence[str]) -> int | None:
+    """Return the version that follows the name of a rule set, None without one."""
     if len(numbers) > 1 or not all(number.isdecimal() for number in numbers):
         raise Failed("--rollback takes the number of one version")
-    version = {"version": int(numbers[0])} if numbers else {}
+    return int(numbers[0]) if numbers else None
+
+
+def _rolled_back(
+    target: CommandTarget, name: str, version: int | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Deploy an earlier version again, and return what changed."""
+    chosen = {} if version is None else {"version": version}
     path = f"/rulesets/{quote(name, safe='')}/rollback"
-    outcome: dict[str, Any] = target.send("POST", path, {**options, **version}).json()
+    outcome: dict[str, Any] = target.send("POST", path, {**options, **chosen}).json()
     return outcome
+
+
+def _rollback_plan(
+    target: CommandTarget,
+    name: str,
+    version: int | None,
+    scope: str | None,
+    expected_version: int | None,
+) -> dict[str, Any]:
+    """Return what a rollback would change, in the form of its outcome; nothing is stored."""
+    path = f"/rulesets/{quote(name, safe='')}"
+    listed = target.send("GET", f"{path}/versions{query_string(scope=scope)}").json()["versions"]
+    numbers = [each["version"] for each in listed]
+    last = numbers[0]
+    if expected_version not in (None, last):
+        raise Failed(f"the rule set '{name}' has version {last}, not {expected_version}")
+    earlier = last - 1 if version is None else version
+    if earlier not in numbers:
+        raise Failed(
+            f"the rule set '{name}' has no version {earlier}; kept are {numbers[-1]} to {last}"
+        )
+    query = query_string(**{"from": last, "to": earlier, "scope": scope})
+    diff = target.send("GET", f"{path}/diff{query}").json()
+    would_be = last + 1 if _has_changes(diff) else last
+    return {**diff, "version": would_be, "commit": None, "warnings": []}
 
 
 def _read(files: Sequence[RuleSetFile]) -> list[ReadText]:
@@ -204,15 +257,22 @@ def _has_changes(outcome: Mapping[str, Any]) -> bool:
     return any(outcome[kind] for kind in ("added", "changed", "removed")) or any(counts)
 
 
-def _show(outcome: Mapping[str, Any], is_version: str, as_json: bool) -> None:
-    """Print what a deployment has changed or would change, and its version."""
+def _show(
+    outcome: Mapping[str, Any],
+    is_version: str,
+    as_json: bool,
+    imported: Mapping[str, str] = NOTHING_IMPORTED,
+) -> None:
+    """Print what a deployment has changed or would change, and its version; statements that were
+    imported are counted.
+    """
     if as_json:
         print_json(outcome)
         return
     if not _has_changes(outcome):
         click.echo(f"{outcome['name']}: no change, version {outcome['version']}")
         return
-    for line in difference_lines(outcome):
+    for line in difference_lines(outcome, imported):
         click.echo(line)
     if "impact" in outcome:
         for line in impact_lines(outcome["impact"]):

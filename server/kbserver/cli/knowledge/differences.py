@@ -4,15 +4,25 @@ true and false.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kbplanner.syntax.diagnostics import counted, printable
 
+NOTHING_IMPORTED: Mapping[str, str] = {}
 
-def difference_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a difference between two versions of a rule set."""
+
+def difference_lines(
+    outcome: Mapping[str, Any], imported: Mapping[str, str] = NOTHING_IMPORTED
+) -> Iterator[str]:
+    """Yield the lines of a difference between two versions of a rule set.
+
+    `imported` are statements with the names of the rule sets that they come from: those that were
+    added are counted for each rule set, not listed.
+    """
     facts = outcome["facts"]
+    counts = Counter[str]()
     for part in (outcome, facts):
         for text in part["removed"]:
             yield f"- {printable(text)}"
@@ -20,7 +30,12 @@ def difference_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
             yield f"~ {printable(pair['before'])}"
             yield f"  {printable(pair['after'])}"
         for text in part["added"]:
-            yield f"+ {printable(text)}"
+            if text in imported:
+                counts[imported[text]] += 1
+            else:
+                yield f"+ {printable(text)}"
+    for name, count in counts.items():
+        yield f"+ import {printable(name)}: {counted(count, 'statement')} (--verbose lists them)"
     for kind in ("added", "changed", "removed"):
         hidden = facts[f"{kind}Count"] - len(facts[kind])
         if hidden:

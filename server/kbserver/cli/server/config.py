@@ -46,8 +46,8 @@ def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) 
 
     Prints the settings without secrets, grouped by source: the environment or FILE, the options of
     `kbcore serve`, and with --all the defaults. The selected plugins are opened and closed, and
-    STORAGE_DIR and HOST must be usable on this machine; the storage is not opened, and no model is
-    called.
+    STORAGE_DIR, HOST and DECISION_LOG must be usable on this machine; the storage is not opened,
+    and no model is called.
 
     Exits with 0 if a server could start with these settings. Otherwise prints every problem and
     exits with 78.

@@ -162,6 +162,16 @@ def infer() -> Response:
             gives=("holds", "truth", "candidates", "unknownPredicates", "truncated"),
             work=work.why_not,
         ),
+        Tool(
+            name="how_to",
+            description="Find the smallest changes of facts that would make a goal true, or false "
+            "with make. Nothing is changed. changing: predicates with rules whose facts may change "
+            "too. The goal: predicate and args, or text.",
+            takes=(*ATOM_OR_TEXT, "negated", "scope", "limit", "make", "changing"),
+            answer=HowToShown,
+            gives=("goal", "make", "truth", "proposals", "truncated"),
+            work=work.how_to,
+        ),
     ),
 )
 def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:

@@ -93,6 +93,8 @@ def deploy(name: str) -> Response:
         demand(served.principal.role, served.principal.name, WRITER)
     if served.keyed is not None:
         served.keyed.is_dry = is_dry
+    if is_dry:
+        audit.planned()
     outcome = writer().deploy(name=named("name", name), **arguments)
     audit.deployed(outcome, **notes_of(arguments))
     return as_json(Deployed.write(outcome))

@@ -23,7 +23,7 @@ export function Versions({ set, versions, onMessage }: Properties) {
   const [target, setTarget] = useState<number | null>(null);
   return (
     <>
-      <div className="scroll" tabIndex={0} role="region" aria-label="Versions">
+      <div className="scroll version-list" tabIndex={0} role="region" aria-label="Versions">
         <table>
           <thead>
             <tr>
@@ -34,14 +34,14 @@ export function Versions({ set, versions, onMessage }: Properties) {
           <tbody>
             {versions.map((version) => (
               <tr key={version.version}>
-                <th scope="row">{version.version}</th>
-                <td><time dateTime={new Date(version.deployedAt).toISOString()}>{timeText(version.deployedAt)}</time></td>
-                <td>{version.key ?? <span className="soft">no key</span>}</td>
-                <td>{[version.message, version.rolledBackTo !== null && `rolled back to version ${version.rolledBackTo}`].filter(Boolean).join("; ")}</td>
-                <td>{version.revision !== null && <code title={version.revision}>{version.revision.slice(0, 12)}</code>}</td>
-                <td className="number">{version.added}</td>
-                <td className="number">{version.changed}</td>
-                <td className="number">{version.removed}</td>
+                <th scope="row" data-label="Version">{version.version}</th>
+                <td data-label="Deployed"><time dateTime={new Date(version.deployedAt).toISOString()}>{timeText(version.deployedAt)}</time></td>
+                <td data-label="By">{version.key ?? <span className="soft">no key</span>}</td>
+                <td data-label="Message">{[version.message, version.rolledBackTo !== null && `rolled back to version ${version.rolledBackTo}`].filter(Boolean).join("; ")}</td>
+                <td data-label="Revision">{version.revision !== null && <code title={version.revision}>{version.revision.slice(0, 12)}</code>}</td>
+                <td className="number" data-label="Added">{version.added}</td>
+                <td className="number" data-label="Changed">{version.changed}</td>
+                <td className="number" data-label="Removed">{version.removed}</td>
                 <td>
                   <span className="actions">
                     <button
