@@ -140,8 +140,8 @@ class StandingGoal:
     @property
     def maintained_bytes(self) -> tuple[int, int]:
         """The memory of what the answers follow from, with indexes and without."""
-        kept = self._kept  # without `_busy`: an evaluation may hold it for long
-        return (0, 0) if kept is None else kept.sizes
+        keeper = self._kept  # without `_busy`: an evaluation may hold it for long
+        return (0, 0) if keeper is None else keeper.sizes
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change and at the end; return a function that stops this."""

@@ -1,5 +1,5 @@
 """Goals that follow changes instead of being evaluated again: values in other texts, warnings,
-limits, and what threads and held answers may do meanwhile.
+limits, and what threads and held answers may do at the same time.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class MaintainedGoal(AnswerReader):
 
     def close(self) -> None:
         """Free the rows, after they were copied for those who still want to read them: no deadline
-        ends this, because nobody else would free them.
+        ends this, because no other call would free them.
         """
         with yielding(go_on):
             self._hand_out()
