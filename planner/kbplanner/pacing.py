@@ -128,7 +128,7 @@ def sorted_in_parts(
         yield_now,
     )
     in_order = [unsorted[at] for _, at in paced(order, yield_now)]
-    if yield_now is not go_on:
+    if yield_now is not go_on and len(order) > STEPS_PER_YIELD:
         let_go(order, yield_now)
     return in_order
 

@@ -27,7 +27,7 @@ from kbplanner.passes.differentiate import (
 from kbplanner.passes.order import SmallDerived, Statistics
 
 
-class Input(Enum):
+class DeltaInput(Enum):
     """The rows of a relation that a program about changes reads."""
 
     KEPT = "kept"
@@ -37,15 +37,15 @@ class Input(Enum):
     ASKED = "asked"
 
 
-Source = tuple[Input, RelationSchema]
+Source = tuple[DeltaInput, RelationSchema]
 """An input of such a program: what it reads, and of which relation of the maintained program."""
 
 _NAMES = (
-    (Input.KEPT, kept),
-    (Input.ADDED, added),
-    (Input.REMOVED, removed),
-    (Input.FELL, fell),
-    (Input.ASKED, asked),
+    (DeltaInput.KEPT, kept),
+    (DeltaInput.ADDED, added),
+    (DeltaInput.REMOVED, removed),
+    (DeltaInput.FELL, fell),
+    (DeltaInput.ASKED, asked),
 )
 
 

@@ -259,6 +259,8 @@ class GoalRun(AnswerReader):
                 rows = self._read_answers(answer_pattern, budget, first, returns_all)
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
+        if self._is_whole and answer_pattern:
+            return rows, len(rows) // len(answer_pattern)
         return self._completed(rows, len(answer_pattern), pattern, budget)
 
     def evaluate(self, pattern: Sequence[int], drive: Drive) -> None:

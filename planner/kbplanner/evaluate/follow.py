@@ -16,7 +16,7 @@ from functools import partial
 from kbplanner.engine.backend import Engine, Relation, Run, RunLimits
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.answers import AnswerReader, with_constants
-from kbplanner.evaluate.deltas import DeltaProgram, Input, Source
+from kbplanner.evaluate.deltas import DeltaProgram, DeltaInput, Source
 from kbplanner.evaluate.loaded import Bind, LoadedPlan, RunBudget
 from kbplanner.evaluate.maintained import NO_ROWS, Changed, MaintainedProgram, Rows
 from kbplanner.ir.schema import RelationSchema
@@ -78,7 +78,7 @@ class _KnownSizes:
     def rows(self, schema: RelationSchema) -> int:
         """Return the visible rows of a relation."""
         kind, of = self.program.programs.sources[schema]
-        if kind is not Input.KEPT:
+        if kind is not DeltaInput.KEPT:
             return 0
         known = self.program.rows.get(of)
         return self.stored.rows(of) if known is None else known.counts().visible
@@ -86,7 +86,7 @@ class _KnownSizes:
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
         """Return the number of distinct values of these columns of a relation; 0 when unknown."""
         kind, of = self.program.programs.sources[schema]
-        if kind is not Input.KEPT:
+        if kind is not DeltaInput.KEPT:
             return 0
         known = self.program.rows.get(of)
         return self.stored.distinct(of, columns) if known is None else known.distinct(columns)
@@ -169,8 +169,8 @@ class _Change:
     def _note(self, schema: RelationSchema, changed: Changed) -> None:
         if changed.came.number or changed.gone.number:
             self._changes[schema] = changed
-            self._give((Input.ADDED, schema), changed.came)
-            self._give((Input.REMOVED, schema), changed.gone)
+            self._give((DeltaInput.ADDED, schema), changed.came)
+            self._give((DeltaInput.REMOVED, schema), changed.gone)
 
     def _give(self, source: Source, rows: Rows) -> None:
         """Make rows an input of the programs that come."""
@@ -197,7 +197,7 @@ class _Change:
                 return
         for schema, rows in lost.items():
             self._rows[schema].hide(*rows, True)
-            self._give((Input.FELL, schema), rows)
+            self._give((DeltaInput.FELL, schema), rows)
         got: dict[RelationSchema, Rows] = {}
         if lost or not (
             component.grows_by_added.isdisjoint(came)
@@ -208,7 +208,7 @@ class _Change:
             worse = got.get(replaced(schema))
             if worse is not None:
                 self._rows[schema].hide(*worse, True)
-                self._give((Input.FELL, schema), lost.get(schema, NO_ROWS).joined(worse))
+                self._give((DeltaInput.FELL, schema), lost.get(schema, NO_ROWS).joined(worse))
                 lost[schema] = lost.get(schema, NO_ROWS).joined(worse)
             self._settle(schema, lost.get(schema, NO_ROWS), got.get(schema, NO_ROWS))
 
@@ -271,7 +271,7 @@ class _Change:
         self, component: ChangedComponent, rows_of: Mapping[RelationSchema, Rows]
     ) -> None:
         for schema in component.relations:
-            self._give((Input.FELL, schema), rows_of.get(schema, NO_ROWS))
+            self._give((DeltaInput.FELL, schema), rows_of.get(schema, NO_ROWS))
 
     def _not_among(
         self, schema: RelationSchema, rows: Rows, known: Mapping[RelationSchema, Rows]
@@ -326,7 +326,7 @@ class _Change:
             derived.insert(*got)
             gone = lost.without(derived)
             derived.drop()
-            came = got.without(self._given[Input.FELL, schema])
+            came = got.without(self._given[DeltaInput.FELL, schema])
             relation.hide(*lost, False)
             if gone.number:
                 relation.hide(*gone, True)
@@ -416,9 +416,9 @@ class _Change:
 
     def _source(self, source: Source) -> Relation:
         kind, schema = source
-        if kind is Input.ASKED:
+        if kind is DeltaInput.ASKED:
             return self._program.asked(schema)
-        if kind is not Input.KEPT:
+        if kind is not DeltaInput.KEPT:
             return self._given.get(source) or self._program.empty(schema.arity)
         known = self._rows.get(schema)
         return self._bind_stored(schema) if known is None else known

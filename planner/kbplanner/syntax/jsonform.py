@@ -58,6 +58,9 @@ _VARIABLE = re.compile(r"\?(?!_\Z)[A-Za-z_][A-Za-z0-9_]*")
 _AGGREGATE = re.compile(rf"({'|'.join(AGGREGATES)})\(\s*(\*|\?[A-Za-z_][A-Za-z0-9_]*)\s*\)")
 _EXTREMUM = re.compile(rf"({'|'.join(EXTREMA)})\s+\?([A-Za-z_][A-Za-z0-9_]*)")
 _TEXTS = {str}
+FEW_ARGS = 8
+"""Arguments that are looked at one by one."""
+
 _SIGNS = ("negated", "naf", "truthVal", "polarity")
 """Keys that say of which sign an atom is, or that an item means `not`."""
 
@@ -203,7 +206,7 @@ def args_from_json(
     array = values if type(values) is list else _array(values, path)
     if len(array) > limits.args and (problem := limits.args_problem(len(array))):
         raise InvalidInput.at(path, problem)
-    if set(map(type, array)) == _TEXTS and plain_texts(array, limits):
+    if len(array) > FEW_ARGS and set(map(type, array)) == _TEXTS and plain_texts(array, limits):
         return tuple(array)
     args: list[Term] = []
     for index, value in enumerate(array):
