@@ -14,7 +14,7 @@ from kbcore.state.partition import Partition, RowJournal, RowKey
 from kbplanner.engine.backend import RunState
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
 from kbplanner.evaluate.follow import Unmaintained
-from kbplanner.evaluate.maintained import Changed, Rows
+from kbplanner.evaluate.maintained import Changed, FlatRows
 from kbplanner.evaluate.maintained_goal import MaintainedGoal
 from kbplanner.ir.schema import RelationSchema
 
@@ -132,5 +132,5 @@ class MaintainedTable:
         return True
 
 
-def _rows(keys: list[RowKey]) -> Rows:
-    return Rows(array("I", chain.from_iterable(keys)), len(keys))
+def _rows(keys: list[RowKey]) -> FlatRows:
+    return FlatRows(array("I", chain.from_iterable(keys)), len(keys))

@@ -25,7 +25,7 @@ from kbplanner.compile.rules import RuleSet
 from kbplanner.evaluate.evaluate import GoalRun, adornment_of, goal_equalities, goal_pattern
 from kbplanner.evaluate.follow import Unmaintained
 from kbplanner.evaluate.maintained import Changed as MaintainedChange
-from kbplanner.evaluate.maintained import Rows
+from kbplanner.evaluate.maintained import FlatRows
 from kbplanner.evaluate.maintained_goal import MaintainedGoal, can_be_maintained
 from kbplanner.ir.program import Computation
 from kbplanner.ir.schema import RelationSchema
@@ -183,7 +183,7 @@ class KeptGoal:
 
 def _kept_change(arity: int, facts: FactChanges) -> MaintainedChange:
     rows = (RowSet.of(each, arity) for each in (facts.added, facts.removed))
-    return MaintainedChange(*(Rows(each.symbols, each.count) for each in rows))
+    return MaintainedChange(*(FlatRows(each.symbols, each.count) for each in rows))
 
 
 class Evaluated(NamedTuple):

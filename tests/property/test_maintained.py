@@ -19,7 +19,7 @@ from kbplanner.engine.engine import Engine
 from kbplanner.evaluate import follow
 from kbplanner.evaluate.evaluate import GoalRun, adornment_of, goal_equalities, goal_pattern
 from kbplanner.evaluate.follow import Unmaintained
-from kbplanner.evaluate.maintained import Changed, Rows
+from kbplanner.evaluate.maintained import Changed, FlatRows
 from kbplanner.evaluate.maintained_goal import MaintainedGoal, can_be_maintained
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import ANONYMOUS, Atom, Variable
@@ -99,7 +99,7 @@ class Kept:
         run.close()
 
     def change(self, schema, row, *, is_added) -> None:
-        rows, none = Rows(row, 1), Rows(array("I"), 0)
+        rows, none = FlatRows(row, 1), FlatRows(array("I"), 0)
         changed = Changed(rows, none) if is_added else Changed(none, rows)
         for key, kept in list(self.goals.items()):
             try:

@@ -16,9 +16,9 @@ from functools import partial
 from kbplanner.engine.backend import Engine, Relation, Run, RunLimits
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.answers import AnswerReader, with_constants
-from kbplanner.evaluate.deltas import DeltaProgram, DeltaInput, Source
+from kbplanner.evaluate.deltas import DeltaInput, DeltaProgram, Source
 from kbplanner.evaluate.loaded import Bind, LoadedPlan, RunBudget
-from kbplanner.evaluate.maintained import NO_ROWS, Changed, MaintainedProgram, Rows
+from kbplanner.evaluate.maintained import NO_ROWS, Changed, FlatRows, MaintainedProgram
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.differentiate import ChangedComponent, replaced
 from kbplanner.passes.order import Statistics
@@ -31,7 +31,7 @@ class Unmaintained(Exception):
 
 
 MIN_FALLEN = 2000
-"""Rows that may fall in a component before it is derived from scratch instead."""
+"""FlatRows that may fall in a component before it is derived from scratch instead."""
 
 FALLEN_SHARE = 5
 """Or, if that is more, one of this many of its rows."""
@@ -43,7 +43,7 @@ from them is derived.
 """
 
 MAX_COMPARED = 500_000
-"""Rows of a component that are compared with those derived from scratch."""
+"""FlatRows of a component that are compared with those derived from scratch."""
 
 MAX_GROUPS = 8
 """Goals of such a test: the rows are tested together that agree in one column."""
@@ -104,18 +104,18 @@ class _Answers(AnswerReader):
         self._use_plan(plan)
         self._run = run
 
-    def of(self, pattern: Sequence[int]) -> Rows:
+    def of(self, pattern: Sequence[int]) -> FlatRows:
         """Return the rows with the constants of a pattern, in any order."""
         matching = self._answer_pattern(pattern)
         rows = self._answers().match_rows(matching)
         count = len(rows) // len(matching) if matching else self._row_count()
-        return Rows(with_constants(rows, count, pattern, self._plan.answer_columns), count)
+        return FlatRows(with_constants(rows, count, pattern, self._plan.answer_columns), count)
 
     def _answers(self) -> Relation:
         return self._run.relation(self._plan.answer)
 
 
-def _groups(rows: Rows, arity: int) -> tuple[int, set[int]]:
+def _groups(rows: FlatRows, arity: int) -> tuple[int, set[int]]:
     """Return the column with the fewest values, and these."""
     columns = [set(rows.symbols[column::arity]) for column in range(arity)]
     column = min(range(arity), key=lambda each: len(columns[each]))
@@ -172,7 +172,7 @@ class _Change:
             self._give((DeltaInput.ADDED, schema), changed.came)
             self._give((DeltaInput.REMOVED, schema), changed.gone)
 
-    def _give(self, source: Source, rows: Rows) -> None:
+    def _give(self, source: Source, rows: FlatRows) -> None:
         """Make rows an input of the programs that come."""
         before = self._given.pop(source, None)
         if before is not None:
@@ -185,7 +185,7 @@ class _Change:
         below = [each for each in component.reads if each in self._changes]
         came = {each for each in below if self._changes[each].came.number}
         gone = {each for each in below if self._changes[each].gone.number}
-        lost: dict[RelationSchema, Rows] = {}
+        lost: dict[RelationSchema, FlatRows] = {}
         if not (
             component.falls_by_removed.isdisjoint(gone)
             and component.falls_by_added.isdisjoint(came)
@@ -198,7 +198,7 @@ class _Change:
         for schema, rows in lost.items():
             self._rows[schema].hide(*rows, True)
             self._give((DeltaInput.FELL, schema), rows)
-        got: dict[RelationSchema, Rows] = {}
+        got: dict[RelationSchema, FlatRows] = {}
         if lost or not (
             component.grows_by_added.isdisjoint(came)
             and component.grows_by_removed.isdisjoint(gone)
@@ -214,7 +214,7 @@ class _Change:
 
     def _fallen(
         self, number: int, component: ChangedComponent, below: Sequence[RelationSchema]
-    ) -> dict[RelationSchema, Rows]:
+    ) -> dict[RelationSchema, FlatRows]:
         """Return the rows of a component that may have fallen; raises _TooMany.
 
         What has lost a premise is tested first in a recursive component, for some rounds: rows that
@@ -227,7 +227,7 @@ class _Change:
         if not component.tests:
             self._give_fallen(component, rows_of)
             return find("closure")
-        all_fallen: dict[RelationSchema, Rows] = {}
+        all_fallen: dict[RelationSchema, FlatRows] = {}
         for _ in range(TESTED_ROUNDS):
             if not self._can_be_tested(rows_of):
                 break
@@ -252,7 +252,7 @@ class _Change:
 
     def _candidates(
         self, number: int, component: ChangedComponent, below: Sequence[RelationSchema], kind: str
-    ) -> dict[RelationSchema, Rows]:
+    ) -> dict[RelationSchema, FlatRows]:
         """Return what a program finds on the state before the change; raises _TooMany."""
         live = sum(self._rows[each].counts().live for each in component.relations)
         most = max(MIN_FALLEN, live // FALLEN_SHARE)
@@ -268,14 +268,14 @@ class _Change:
             self._show(below, before=False)
 
     def _give_fallen(
-        self, component: ChangedComponent, rows_of: Mapping[RelationSchema, Rows]
+        self, component: ChangedComponent, rows_of: Mapping[RelationSchema, FlatRows]
     ) -> None:
         for schema in component.relations:
             self._give((DeltaInput.FELL, schema), rows_of.get(schema, NO_ROWS))
 
     def _not_among(
-        self, schema: RelationSchema, rows: Rows, known: Mapping[RelationSchema, Rows]
-    ) -> Rows:
+        self, schema: RelationSchema, rows: FlatRows, known: Mapping[RelationSchema, FlatRows]
+    ) -> FlatRows:
         if schema not in known:
             return rows
         relation = self._engine.relation(schema.arity)
@@ -284,13 +284,13 @@ class _Change:
         relation.drop()
         return left
 
-    def _can_be_tested(self, rows_of: Mapping[RelationSchema, Rows]) -> bool:
+    def _can_be_tested(self, rows_of: Mapping[RelationSchema, FlatRows]) -> bool:
         return all(
             not schema.arity or len(_groups(rows, schema.arity)[1]) <= MAX_GROUPS
             for schema, rows in rows_of.items()
         )
 
-    def _failing(self, number: int, schema: RelationSchema, rows: Rows) -> Rows:
+    def _failing(self, number: int, schema: RelationSchema, rows: FlatRows) -> FlatRows:
         """Return the rows that do not hold after the change."""
         if not rows.number:
             return rows
@@ -316,7 +316,7 @@ class _Change:
         finally:
             true.drop()
 
-    def _settle(self, schema: RelationSchema, lost: Rows, got: Rows) -> None:
+    def _settle(self, schema: RelationSchema, lost: FlatRows, got: FlatRows) -> None:
         """Apply the changes of a relation: rows that have gone stay hidden until the end."""
         if not (lost.number or got.number):
             return
@@ -350,13 +350,13 @@ class _Change:
             for schema in component.relations:
                 relation = self._rows[schema]
                 pattern = [0] * schema.arity
-                before = Rows(relation.match_rows(pattern), relation.counts().visible)
+                before = FlatRows(relation.match_rows(pattern), relation.counts().visible)
                 if schema not in derived:
                     came, gone = NO_ROWS, before
                 else:
                     now = derived[schema]
                     gone = before.without(now)
-                    came = Rows(now.match_rows(pattern), now.counts().visible).without(relation)
+                    came = FlatRows(now.match_rows(pattern), now.counts().visible).without(relation)
                 if gone.number:
                     relation.hide(*gone, True)
                 if came.number:
@@ -376,10 +376,10 @@ class _Change:
                 if came.number:
                     relation.hide(*came, before)
 
-    def _found(self, number: int, kind: str, limits: RunLimits) -> dict[RelationSchema, Rows]:
+    def _found(self, number: int, kind: str, limits: RunLimits) -> dict[RelationSchema, FlatRows]:
         """Return the results of a program of a component."""
         program = self._loaded(number, kind)
-        rows_of: dict[RelationSchema, Rows] = {}
+        rows_of: dict[RelationSchema, FlatRows] = {}
         if program is None:
             return rows_of
         run = self._open(program, limits)
@@ -390,7 +390,7 @@ class _Change:
                 relation = run.relation(slot)
                 count = relation.counts().visible
                 if count:
-                    rows_of[schema] = Rows(relation.match_rows([0] * schema.arity), count)
+                    rows_of[schema] = FlatRows(relation.match_rows([0] * schema.arity), count)
         finally:
             run.close()
         return rows_of

@@ -12,29 +12,29 @@ from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.pacing import current_yield
 
 
-class Rows(NamedTuple):
-    """Rows of one relation: their symbols one after the other, and their number."""
+class FlatRows(NamedTuple):
+    """FlatRows of one relation: their symbols one after the other, and their number."""
 
     symbols: array[int]
     number: int
 
-    def without(self, relation: Relation) -> Rows:
+    def without(self, relation: Relation) -> FlatRows:
         """Return the rows that a relation does not have."""
-        return Rows(*relation.missing(self.symbols, self.number)) if self.number else self
+        return FlatRows(*relation.missing(self.symbols, self.number)) if self.number else self
 
-    def joined(self, other: Rows) -> Rows:
+    def joined(self, other: FlatRows) -> FlatRows:
         """Return these rows and others."""
-        return Rows(self.symbols + other.symbols, self.number + other.number)
+        return FlatRows(self.symbols + other.symbols, self.number + other.number)
 
 
-NO_ROWS = Rows(array("I"), 0)
+NO_ROWS = FlatRows(array("I"), 0)
 
 
 class Changed(NamedTuple):
     """The rows of a relation that hold only after a change, and those that held only before it."""
 
-    came: Rows
-    gone: Rows
+    came: FlatRows
+    gone: FlatRows
 
 
 class MaintainedProgram:

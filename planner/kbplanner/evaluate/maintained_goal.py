@@ -11,7 +11,7 @@ from kbplanner.evaluate.deferred import DeferredRows
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
 from kbplanner.evaluate.follow import follow
 from kbplanner.evaluate.loaded import Bind, RunBudget
-from kbplanner.evaluate.maintained import NO_ROWS, Changed, MaintainedProgram, Rows
+from kbplanner.evaluate.maintained import NO_ROWS, Changed, FlatRows, MaintainedProgram
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import go_on, yielding
 from kbplanner.passes.order import Statistics
@@ -80,7 +80,7 @@ class MaintainedGoal(AnswerReader):
         changed = self.change(changes, budget, pattern)
         return Changed(*(self._answers_among(rows, pattern) for rows in changed))
 
-    def _answers_among(self, rows: Rows, pattern: Sequence[int]) -> Rows:
+    def _answers_among(self, rows: FlatRows, pattern: Sequence[int]) -> FlatRows:
         """Return those rows of the answer relation that are answers of a goal, as whole rows."""
         if not rows.number:
             return NO_ROWS
@@ -90,8 +90,8 @@ class MaintainedGoal(AnswerReader):
             relation.insert(*rows)
             symbols = relation.match_rows(matching)
             relation.drop()
-            rows = Rows(symbols, len(symbols) // len(matching))
-        return Rows(with_constants(rows.symbols, rows.number, pattern, columns), rows.number)
+            rows = FlatRows(symbols, len(symbols) // len(matching))
+        return FlatRows(with_constants(rows.symbols, rows.number, pattern, columns), rows.number)
 
     @property
     def row_bytes(self) -> int:
@@ -138,8 +138,8 @@ class MaintainedGoal(AnswerReader):
             self._hand_out()
         self._program.close()
 
-    def _seed(self, pattern: Sequence[int]) -> Rows:
-        return Rows(array("I", [pattern[index] for index in self._bound]), 1)
+    def _seed(self, pattern: Sequence[int]) -> FlatRows:
+        return FlatRows(array("I", [pattern[index] for index in self._bound]), 1)
 
     def _answers(self) -> Relation:
         return self._program.rows[self._plan.slots[self._plan.answer]]

@@ -157,7 +157,7 @@ def differentiate(program: Program) -> list[ChangedComponent] | None:
     for part in components(program.clauses):
         relations = tuple(sorted(part.relations, key=str))
         own = [clause for schema in relations for clause in heads[schema]]
-        if any(_Versions(clause, part.relations, ()).count > MAX_VERSIONS for clause in own):
+        if any(_ClauseVersions(clause, part.relations, ()).count > MAX_VERSIONS for clause in own):
             return None
         result.append(_changed(own, relations, growing, program.seed))
     return result
@@ -212,7 +212,7 @@ def _changed(
             for kinds in (*falls.values(), *grows.values()):
                 kinds.update(atom.schema for atom in clause.atoms())
             continue
-        versions = _Versions(clause, relations, growing)
+        versions = _ClauseVersions(clause, relations, growing)
         got += versions.new()
         again.append(versions.again())
         for atom in clause.all_atoms():
@@ -265,7 +265,7 @@ Change = Callable[[ClauseAtom], list[ClauseItem]]
 """The way in which a version of a clause reads a premise that has changed."""
 
 
-class _Versions:
+class _ClauseVersions:
     """The versions of one clause in the programs of its component."""
 
     def __init__(
