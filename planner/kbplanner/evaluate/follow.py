@@ -31,7 +31,7 @@ class Unmaintained(Exception):
 
 
 MIN_FALLEN = 2000
-"""FlatRows that may fall in a component before it is derived from scratch instead."""
+"""Rows that may fall in a component before it is derived from scratch instead."""
 
 FALLEN_SHARE = 5
 """Or, if that is more, one of this many of its rows."""
@@ -43,7 +43,7 @@ from them is derived.
 """
 
 MAX_COMPARED = 500_000
-"""FlatRows of a component that are compared with those derived from scratch."""
+"""Rows of a component that are compared with those derived from scratch."""
 
 MAX_GROUPS = 8
 """Goals of such a test: the rows are tested together that agree in one column."""

@@ -13,7 +13,7 @@ from kbplanner.pacing import current_yield
 
 
 class FlatRows(NamedTuple):
-    """FlatRows of one relation: their symbols one after the other, and their number."""
+    """Rows of one relation: their symbols one after the other, and their number."""
 
     symbols: array[int]
     number: int
