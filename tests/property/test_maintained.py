@@ -5,6 +5,7 @@ from the start.
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from support import programs
 from support.examples import examples
 
 from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import RunLimits
 from kbplanner.engine.engine import Engine
 from kbplanner.evaluate import follow
 from kbplanner.evaluate.evaluate import GoalRun, adornment_of, goal_equalities, goal_pattern
@@ -61,7 +63,7 @@ class Kept:
         self.goals: dict = {}
         self.count = 0
 
-    def check(self, goal, changes) -> None:
+    def check(self, goal) -> None:
         world = self.world
         schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
         if schema not in world.rules.derived:
@@ -128,7 +130,7 @@ def play(rules, begin, steps, goals) -> int:
     kept, present = Kept(world), list(dict.fromkeys(begin))
     asked = [other for goal in goals for other in (goal, with_constant(goal, "c"))]
     for goal in asked:
-        kept.check(goal, {})
+        kept.check(goal)
     for verb, what in steps:
         if verb == "ask":
             asked += [what, with_constant(what, "b"), with_constant(what, "zz")]
@@ -141,7 +143,7 @@ def play(rules, begin, steps, goals) -> int:
             world.retract(fact)
             kept.change(*changed(world, fact), is_added=False)
         for goal in asked:
-            kept.check(goal, {})
+            kept.check(goal)
     engine.close()
     return kept.count
 
@@ -303,3 +305,29 @@ def test_kept_best_values(least, texts, begin, steps):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follow, "MIN_FALLEN", least)
         play(rules, begin, steps, goals)
+
+
+def test_the_steps_of_a_change_are_those_of_all_its_programs():
+    texts = ["p0(?x) :- n(?x)."] + [f"p{at}(?x) :- p{at - 1}(?x), n(?x)." for at in range(1, 12)]
+    world = programs.World(Engine(), RuleSet([parse_rule(text) for text in texts]))
+    world.tell([Atom("n", (name,)) for name in "abc"])
+    schema, budget = RelationSchema("p11", 1), programs.Slices(10_000)
+    compiled = world.cache.get(world.rules, schema, "f", frozenset(), world)
+    run = GoalRun(world.engine, compiled, world.bind, budget.limits)
+    assert run.ask([0], budget)[1] == len("abc")
+    goal = MaintainedGoal(run, [0], world.bind, world)
+    run.close()
+
+    def told(name):
+        fact = Atom("n", (name,))
+        world.tell([fact])
+        schema, row = changed(world, fact)
+        return {schema: Changed(FlatRows(row, 1), FlatRows(array("I"), 0))}
+
+    goal.change(told("d"), budget)
+    steps = goal.steps  # of which each program has a twelfth
+    goal.change(told("e"), replace(budget, limits=RunLimits(steps=2 * steps)))
+    with pytest.raises(Unmaintained):
+        goal.change(told("f"), replace(budget, limits=RunLimits(steps=steps // 3)))
+    goal.close()
+    world.engine.close()

@@ -25,8 +25,8 @@ from kbplanner.passes.order import Statistics
 
 
 class Unmaintained(Exception):
-    """A change that cannot be followed: a function has no value in it, which is counted, or too
-    many rows would have to be compared.
+    """A change that cannot be followed: a function has no value in it, which is counted, too many
+    rows would have to be compared, or it takes more steps than a change may.
     """
 
 
@@ -139,6 +139,7 @@ class _Change:
         self._statistics = statistics
         self._limits = budget.limits
         self._work = budget.work
+        self._begun = program.steps
         self._changes: dict[RelationSchema, Changed] = {}
         self._given: dict[Source, Relation] = {}
 
@@ -401,7 +402,8 @@ class _Change:
         stats = run.stats()
         self._program.steps += stats.steps
         self._program.rows_made += stats.rows_made
-        if stats.warnings:
+        is_long = 0 < self._limits.steps < self._program.steps - self._begun  # all of its programs
+        if stats.warnings or is_long:
             raise Unmaintained
         return stats.rows_made
 

@@ -41,8 +41,7 @@ class MaintainedProgram:
     """The derived rows of a program, kept equal to what an evaluation of it would derive.
 
     It takes over the rows of a finished run of the program. `steps` and `rows_made` count the work
-    of all changes. After a change that raised an error it
-    is of no use any more, except for `close`.
+    of all changes. After a change that raised an error it can only be closed.
     """
 
     def __init__(

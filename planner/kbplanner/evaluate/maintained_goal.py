@@ -29,8 +29,8 @@ class MaintainedGoal(AnswerReader):
     """A goal table that is changed instead of evaluated again; `bytes` is its size.
 
     It takes over the rows of a finished run that `can_be_maintained`, for a goal with the constants
-    of `pattern`; the caller closes the run.
-    The relations that `bind` returns must be as the run has read them.
+    of `pattern`; the caller closes the run. The relations that `bind` returns must be as the run
+    has read them.
     """
 
     def __init__(
