@@ -213,13 +213,13 @@ def _untouched(effort: Effort) -> Row:
     program = Program("", "", CLOSURE, "", {"edge": chains}, (), 0)
     times: dict[bool, list[float]] = {False: [], True: []}
     with _opened(program) as one, _opened(program) as other, collector_off():
-        kept = [other.follow(f"path(n{at}, ?y)") for at in range(goals)]
+        standing_goals = [other.follow(f"path(n{at}, ?y)") for at in range(goals)]
         for number in range(writes):
             for kb in (one, other):
                 began = time.process_time()
                 kb.tell("elsewhere", [f"x{number}"])
                 times[kb is other].append(time.process_time() - began)
-        for goal in kept:
+        for goal in standing_goals:
             goal.close()
     ours, baseline = stream_of(times[True]), stream_of(times[False])
     row = Row("changes: a write that no goal reads", f"{goals} goals", None, ours)

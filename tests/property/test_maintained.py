@@ -85,14 +85,14 @@ class Kept:
         run = GoalRun(world.engine, compiled, world.bind, budget.limits)
         expected = run.ask(pattern, budget)
         key = (id(compiled), tuple(pattern) if compiled.plan.one_seed else ())
-        kept = self.goals.get(key)
-        if kept is not None:
+        goal = self.goals.get(key)
+        if goal is not None:
             try:
-                kept.change({}, budget, pattern)
-                assert kept.ask(pattern, budget) == expected
+                goal.change({}, budget, pattern)
+                assert goal.ask(pattern, budget) == expected
                 self.count += 1
             except Unmaintained:
-                kept.close()
+                goal.close()
                 del self.goals[key]
         elif can_be_maintained(run):
             self.goals[key] = MaintainedGoal(run, pattern, world.bind, world)
