@@ -79,7 +79,7 @@ def changes(effort: Effort, peers: Mapping[str, object]) -> Iterator[Row]:
     """Time of a goal after single changes."""
     for program in _programs(effort):
         whole, ours, answers = _asked_again(program)
-        row = Row(f"changes: {program.name}", program.size, answers, ours)
+        row = Row(f"changes: {program.name}", program.size, answers, ours, section="changes")
         row.ratio = (
             f"{whole / max(ours.seconds or 0, 1e-9):.1f} × evaluation ({whole * 1e3:.3g} ms)"
         )
@@ -199,7 +199,9 @@ def _standing(effort: Effort) -> Row:
         answers = len(goal)
         goal.close()
     ours = stream_of(times[2 * WARM :])
-    row = Row("changes: a standing goal on the list", program.size, answers, ours)
+    row = Row(
+        "changes: a standing goal on the list", program.size, answers, ours, section="changes"
+    )
     row.ratio = f"{whole / (ours.seconds or 1):.1f} × its first evaluation ({whole * 1e3:.3g} ms)"
     return row
 
@@ -222,7 +224,9 @@ def _untouched(effort: Effort) -> Row:
         for goal in standing_goals:
             goal.close()
     ours, baseline = stream_of(times[True]), stream_of(times[False])
-    row = Row("changes: a write that no goal reads", f"{goals} goals", None, ours)
+    row = Row(
+        "changes: a write that no goal reads", f"{goals} goals", None, ours, section="changes"
+    )
     if ours.seconds and baseline.seconds:
         times_more = ours.seconds / baseline.seconds
         row.ratio = f"{times_more:.2f} × without goals"
