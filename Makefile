@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 BUILT  := $(shell find csrc -name '*.[ch]' -o -name '*.py') pyproject.toml clients/python/pyproject.toml setup.py
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+# What a release or a download has put there; without a compiler it is installed in place of this tree.
+WHEEL  := $(wildcard dist/kbcore-$(VERSION)-*.whl)
 # The longest first: two run at a time.
 ENVS   ?= full,browser,extras-spark,static,py310,py313,asan,release
 # No test here starts a process, except one server for each worker.
@@ -73,15 +76,21 @@ $(BIN)/python:
 	    echo "The Python module venv is missing; on Debian or Ubuntu run: apt-get install python3-venv"; exit 1; }
 
 $(VENV)/.installed: $(BIN)/python $(BUILT)
-	@$(BIN)/python setup.py --check-tools
-	@echo "Installing kbcore into $(VENV): downloads Python packages and builds the C engine, about a minute."
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable ./clients/python --editable . || { \
+	@if [ -z "$(WHEEL)" ] || $(BIN)/python setup.py --check-tools 2>/dev/null; then \
+	    $(BIN)/python setup.py --check-tools || exit 1; \
+	    echo "Installing kbcore into $(VENV): downloads Python packages and builds the C engine, about a minute."; \
+	    set -- --editable ./clients/python --editable .; \
+	else \
+	    echo "Installing kbcore into $(VENV) from the wheels in dist, because a compiler or the Python headers are missing."; \
+	    set -- --find-links dist --only-binary kbcore,kbcore-client "kbcore==$(VERSION)"; \
+	fi; \
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off "$$@" || { \
 	    echo "The installation failed; the lines above say why."; exit 1; }
 	@touch $@
 
 $(VENV)/.test-tools: $(VENV)/.installed
 	@echo "Installing the test tools into $(VENV)."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ./clients/python --editable ".[test,cli,lsp,postgres,bulk]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ./clients/python --editable ".[test,cli,lsp,oauth,postgres,bulk]"
 	@touch $@
 
 $(VENV)/.tox: $(BIN)/python

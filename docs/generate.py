@@ -19,7 +19,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import is_typeddict
+from typing import Any, is_typeddict
 
 import click
 import client_methods
@@ -99,7 +99,8 @@ def configuration() -> str:
             "too; if both are set, the one with the prefix counts, and `kbcore config check` says "
             "which one was used. Flags of `kbcore serve` take precedence. If a setting is not valid, "
             "the server exits with status 78 and a line that names the setting. A secret can also "
-            f"be read from a file, whose path is the value of {secrets}, with or without the prefix."
+            f"be read from a file, whose path is the value of {secrets}, with or without the prefix. "
+            "Where [traces](../operations/traces.md) go, the variables of OpenTelemetry say."
         ),
     ]
     sections: dict[str, list[tuple[str, ...]]] = {}
@@ -533,7 +534,7 @@ def command_line() -> str:
             "For users of the command line: every command with its options. "
             "`kbcore COMMAND -h` shows the help of a command, `kbcore -h` all commands, and "
             "`kbcore --version` the version. How to complete commands in a shell: [complete commands "
-            "in your shell](../how-to/complete-commands-in-your-shell.md)."
+            "in your shell](../how-to/use-the-shell.md#complete-commands-in-your-shell)."
         ),
         *("", "## Exit statuses", ""),
         *table("status, meaning", ((str(code), text) for code, text in EXIT_STATUSES.items())),
@@ -555,7 +556,7 @@ def command_line() -> str:
             "limits."
         ),
     ]
-    root = click.Context(cli.cli, info_name="kbcore")
+    root = click.Context(cli.cli, info_name="kbcore", **cli.cli.context_settings)
     ask = cli.cli.get_command(root, "ask")
     parts += ["", *options_of(ask, TargetOption.section)]
     parts += ["", "## Output", ""]
@@ -667,18 +668,18 @@ def _wrapped(text: str) -> str:
 
 
 GENERATED = {
-    "diagnostics.md": diagnostics,
-    "cli.md": command_line,
-    "configuration.md": configuration,
-    "errors.md": errors,
-    "hooks.md": hooks,
-    "metrics.md": metrics,
-    "operations.md": operation_list,
-    "bytecode.md": bytecode,
-    "python-api.md": python_api,
-    "planner-passes.md": planner_passes,
-    "plugin-protocols.md": plugin_protocols.page,
-    "tools.md": tools,
+    PAGES / "diagnostics.md": diagnostics,
+    PAGES / "cli.md": command_line,
+    PAGES / "configuration.md": configuration,
+    PAGES / "errors.md": errors,
+    PAGES / "hooks.md": hooks,
+    PAGES / "metrics.md": metrics,
+    PAGES / "operations.md": operation_list,
+    PAGES / "python-api.md": python_api,
+    PAGES / "plugin-protocols.md": plugin_protocols.page,
+    PAGES / "tools.md": tools,
+    ROOT.parent / "planner" / "BYTECODE.md": bytecode,
+    ROOT.parent / "planner" / "PASSES.md": planner_passes,
 }
 
 
@@ -748,7 +749,7 @@ LLMS = ROOT / "llms.txt"
 
 
 def llms() -> bool:
-    """Return True if the list of pages for language models is out of date; write it unless --check.
+    """Return True if a text for language models is out of date; write it unless --check.
 
     Its form is that of llmstxt.org: the pages of the navigation with their first sentence.
     """
@@ -765,12 +766,60 @@ def llms() -> bool:
         for title, target in entry.items():
             if not isinstance(target, str):
                 lines += ["", f"## {title}", "", *page_lines(target)]
-    text = "\n".join(lines) + "\n"
-    if LLMS.exists() and LLMS.read_text("utf-8") == text:
-        return False
+    texts = {LLMS: "\n".join(lines) + "\n", SERVED_LLMS: served_llms(project)}
+    stale = {
+        path: text
+        for path, text in texts.items()
+        if not path.exists() or path.read_text("utf-8") != text
+    }
     if "--check" not in sys.argv:
-        LLMS.write_text(text, "utf-8")
-    return True
+        for path, text in stale.items():
+            path.write_text(text, "utf-8")
+    return bool(stale)
+
+
+SERVED_LLMS = ROOT.parent / "server" / "kbserver" / "static" / "llms.txt"
+
+
+def served_llms(project: dict[str, Any]) -> str:
+    """Return what a server answers to GET /llms.txt: its own paths, and the titles of pages.
+
+    The pages are not on the server, so that there are no links to them.
+    """
+    paths = {
+        "/mcp": "tools, resources and prompts by MCP (streamable HTTP)",
+        "/openapi.json": "the HTTP interface as an OpenAPI document",
+        "/.well-known/agent-card.json": "the agent card, for messages to /a2a",
+        "/.well-known/oauth-protected-resource": "where access tokens come from, if OAuth is on",
+        "/health/ready": "whether the server accepts requests",
+    }
+    lines = [f"# {project['site_name']}", "", f"> {project['site_description']}", ""]
+    lines += paragraph(
+        "A server that stores facts and rules and answers goals with proofs. Requests name a tenant "
+        "in the header X-Tenant-ID. Start with the MCP tools predicates, ask and tell, or with "
+        "POST /ask and POST /tell. A server with keys wants Authorization: Bearer KEY."
+    )
+    lines += ["", "## Paths", "", *(f"- [{path}]({path}): {text}" for path, text in paths.items())]
+    lines += ["", "## Documentation", ""]
+    for entry in project["nav"]:
+        for title, target in entry.items():
+            if title in SERVED_PARTS:
+                lines += paragraph(f"{title}: {', '.join(titles(target))}.")
+    return "\n".join(lines) + "\n"
+
+
+SERVED_PARTS = ("Build an agent's memory", "Write rules", "Look up")
+"""Parts of the navigation whose titles a server shows."""
+
+
+def titles(entries: list[dict[str, object]]) -> Iterator[str]:
+    """Yield the titles of the pages of a part of the navigation."""
+    for entry in entries:
+        for title, target in entry.items():
+            if isinstance(target, list):
+                yield from titles(target)
+            else:
+                yield title
 
 
 def page_lines(entries: list[dict[str, object]]) -> Iterator[str]:
@@ -809,12 +858,11 @@ def main() -> int:
     stale += [LLMS.name] if llms() else []
     stale += [CLIENT_TOOLS.name] if client_tools() else []
     stale += methods_of_clients()
-    stale += ["compare.md"] if comparison.update(ROOT, write="--check" not in sys.argv) else []
-    for name, make in GENERATED.items():
-        path = PAGES / name
+    stale += comparison.update(ROOT, write="--check" not in sys.argv)
+    for path, make in GENERATED.items():
         text = f"{NOTE}\n\n{make()}\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
+            stale.append(path.name)
             if "--check" not in sys.argv:
                 path.write_text(text, encoding="utf-8")
     if stale and "--check" in sys.argv:

@@ -67,15 +67,15 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 EXAMPLES = {
     "Storage": "[write a storage plugin](../how-to/write-a-storage-plugin.md)",
     "Scopes and opposite facts": "[write a merge strategy](../how-to/write-a-merge-strategy.md)",
-    "Salience": "[write a salience scorer](../how-to/write-a-salience-scorer.md)",
-    "Text": "[write an embedder or a tokenizer](../how-to/write-an-embedder.md)",
-    "Language models": "[write a model provider](../how-to/write-a-model-provider.md)",
+    "Salience": "[write a salience scorer](../how-to/write-a-merge-strategy.md#write-a-salience-scorer)",
+    "Text": "[write an embedder or a tokenizer](../how-to/write-a-merge-strategy.md#write-an-embedder-or-a-tokenizer)",
+    "Language models": "[write a model provider](../how-to/write-a-merge-strategy.md#write-a-model-provider)",
     "Predicates": "[write a predicate plugin](../how-to/write-a-predicate-plugin.md)",
-    "Metrics": "[write a metrics sink](../how-to/write-a-metrics-sink.md)",
-    "Tables and bulk runs": "[write a table format](../how-to/write-a-table-format.md)",
-    "Coordinators": "[use or write a coordinator](../how-to/use-a-coordinator.md)",
+    "Metrics": "[write a metrics sink](../how-to/write-a-merge-strategy.md#write-a-metrics-sink)",
+    "Tables and bulk runs": "[write a table format](../how-to/write-a-merge-strategy.md#write-a-table-format)",
+    "Coordinators": "[use or write a coordinator](../how-to/survive-the-loss-of-a-machine.md#use-or-write-a-coordinator)",
     "SQL": "`plugins/kbplugins/bulk_sql/conditions.py`",
-    "Webhooks": "[receive webhooks](../how-to/receive-webhooks.md)",
+    "Webhooks": "[receive webhooks](../how-to/subscribe-to-changes.md#webhooks-receive-changes-at-an-address)",
     "Events of a node": "[your first plugin](../tutorial/first-plugin.md)",
 }
 """A page with an example that runs, for each section."""

@@ -7,6 +7,8 @@ import threading
 import time
 from typing import Protocol
 
+from kbcore.system_calls import boot_ns
+
 STEP_BACK_MS = 5000
 """A larger step back of the wall clock is logged."""
 
@@ -15,7 +17,7 @@ _log = logging.getLogger("kbcore.clock")
 
 def boot_seconds() -> float:
     """Return seconds since the start of the machine, which go on while it is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return boot_ns() / 1e9
 
 
 class Clock(Protocol):

@@ -30,14 +30,19 @@ FIXED_LIMITS = {
     "credentials": "wrong keys from an address in a minute",
     "default": "requests of a key, without keys of a tenant: `RATE_LIMIT`",
     "keys": "API keys of a node",
+    "labelSets": "different labels in a tenant",
     "newTextChars": "characters of constants that no fact has, in a preview or a transaction",
     "objectMembers": "members of an object in a body over 64 KiB",
+    "questions": "open questions to the user of an MCP session",
     "recordBytes": "bytes of a log record or of a part of a snapshot",
     "resources": "resources that an MCP session follows",
     "sessions": "MCP sessions of a tenant",
     "streams": "open MCP streams of a tenant",
     "tenant": "requests of a tenant: `RATE_LIMIT_TENANT`",
+    "timesOfAFact": "times that a text with labels stores one fact",
+    "tokens": "refused tokens of an issuer from an address in a minute",
     "valueBytes": "bytes of a body over 64 KiB without a comma between two values",
+    "viewsWithGoals": "views of a tenant that have standing goals",
 }
 """Limits of PAYLOAD_TOO_LARGE and RATE_LIMITED that are not the name of a setting, with their
 meaning.

@@ -12,6 +12,7 @@
 
 #define MIN_ROWS 4096u                /* with fewer rows the rectangles do not pay */
 #define MAX_WORDS_PER_ROW 32u         /* words of a rectangle for each new row at the start */
+#define FEW_RELATIONS 8u              /* with more, the rows must pay for more rectangles */
 #define MAX_SIZE 16384u               /* values of a column; a round then ends within
                                        * milliseconds */
 #define MIN_PARALLEL_WORDS 200000u    /* of a rectangle: with fewer, one thread is as fast */
@@ -28,7 +29,8 @@ static int fits(kb_dense *dense, uint64_t rows, uint32_t low, uint32_t high)
         return 0;
     dense->words = (high - dense->first) / 64 + 1;
     dense->size = dense->words * 64;
-    return (uint64_t)dense->size * dense->words / MAX_WORDS_PER_ROW <= rows;
+    return (uint64_t)dense->size * dense->words / MAX_WORDS_PER_ROW
+        * ((dense->count + FEW_RELATIONS - 1) / FEW_RELATIONS) <= rows;
 }
 
 /* Return the first row of a relation that the rules have not read. */

@@ -5,7 +5,7 @@
 #include "run/cursor.h"
 #include "dense/team.h"
 
-#define KB_DENSE_RELATIONS 8u
+#define KB_DENSE_RELATIONS 64u
 #define KB_WORDS_PER_STEP 8u          /* words processed for one step of fuel */
 #define KB_PROBED 2u                  /* number of the value that a rule's probe loads */
 #define KB_RULE_VALUES 3u             /* of a rule that can be tested */

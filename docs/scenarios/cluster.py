@@ -4,6 +4,7 @@ placement.
 
 from __future__ import annotations
 
+import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -72,7 +73,8 @@ def play_cluster(now: int) -> list[Told]:
                 call=_in_place,
                 read=_in_place,
             )
-            peers = NodePeers(node, Signatures(record.secret, node.name))
+            signatures = Signatures(record.secret, node.name)
+            peers = NodePeers(node, signatures, ssl.create_default_context())
             with open_runtime(_CONFIG, clock=ManualClock(now), peers=peers) as runtime:
                 return list(_steps(create_app(runtime).test_client()))
         finally:

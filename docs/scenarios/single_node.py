@@ -7,8 +7,10 @@ needs a step here, or an `example` in its record.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from flask import Flask
@@ -44,7 +46,12 @@ OCTETS, NO_CONTENT = "application/octet-stream", 204
 """The media type and the status of responses that make no example: binary data and nothing."""
 
 TOKEN = "the-token-of-the-first-start"
-CONFIG = Config(storage_backend="memory", auth_enabled=True, bootstrap_token=TOKEN)
+CONFIG = Config(
+    storage_backend="memory",
+    auth_enabled=True,
+    bootstrap_token=TOKEN,
+    receipt_key_file=str(Path(__file__).with_name("receipt.key")),
+)
 """A node with authentication: the scenario creates the first key and sends it from then on."""
 
 Step = tuple[str, str, Any]
@@ -311,6 +318,10 @@ def _examples(app: Flask) -> dict[str, Any]:
     return {"operations": by_operation, "errors": errors}
 
 
+DIGEST, SIGNATURE = "5f0c1d7e9a3b4c2d" * 4, "Xwwdfpo7TC0" * 7 + "Xwwdfpo7A"
+"""A digest and a signature in examples: those of a receipt are different each time."""
+
+
 def _stable(value: Any) -> Any:
     """Replace random values by fixed ones."""
     if isinstance(value, str):
@@ -322,7 +333,13 @@ def _stable(value: Any) -> Any:
         value = re.sub(r"\b[0-9a-f]{32}\b", "5f0c1d7e9a3b4c2d8e6f7a1b2c3d4e5f", value)
         value = re.sub(r"\b[0-9a-f]{8}\.([0-9]+(\.[0-9]+)?)\b", r"0f1e2d3c.\1", value)
         value = re.sub(r"\bpurge-[0-9a-f]{16}\b", "purge-0123456789abcdef", value)
+        value = re.sub(r'"key":"[0-9a-f]{16}"', '"key":"0123456789abcdef"', value)
+        value = re.sub(r'"salt":"[^"]{16}"', '"salt":"5f0c1d7e9a3b4c2d"', value)
         return re.sub(r"\bctx-[0-9a-f]{16}\b", "ctx-0123456789abcdef", value)
+    if isinstance(value, dict) and value.keys() == {"receipt", "signature"}:
+        receipt = value["receipt"]
+        chain = json.loads(re.sub(r"\b[0-9a-f]{64}\b", DIGEST, json.dumps(receipt["chain"])))
+        return {"receipt": {**_stable(receipt), "chain": chain}, "signature": SIGNATURE}
     if isinstance(value, dict):
         return {key: _stable(below) for key, below in value.items()}
     return [_stable(below) for below in value] if isinstance(value, list) else value

@@ -93,6 +93,19 @@ def _key_place(fact: Fact, rule: Rule) -> ScopePlace | None:
     return ScopePlace(fact.scope, fact.predicate, tuple(fixed), differing)
 
 
+def claim_of(rule: Rule) -> tuple[int, ...] | None:
+    """Return the numbers of the arguments that rivals under the rule of a key have alike; None if
+    the rule concerns some facts only.
+    """
+    first, second = (item.atom for item in rule.body[:2] if isinstance(item, Literal))
+    if not all(isinstance(term, Variable) for term in first.args):
+        return None
+    if len({*first.args}) < first.arity:
+        return None
+    pairs = zip(first.args, second.args, strict=True)
+    return tuple(index for index, (term, other) in enumerate(pairs) if term == other)
+
+
 def _differing(rule: Rule, first: Atom) -> int:
     """Return the number of the argument in which two facts violate a key."""
     comparison = next(

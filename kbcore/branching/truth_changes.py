@@ -3,13 +3,14 @@
 Only predicates that depend on something changed are compared. They are taken component by component
 of the dependency graph, each after those that it depends on. A component is evaluated in both
 states only if its rules or facts differ, or if the truth of something that it reads does. The
-conclusions of both states are relations of one engine, which compares them as sets.
+conclusions of both states are relations of one engine, which compares them as sets. Differences
+that were found from the changes of facts are only listed.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -24,6 +25,7 @@ from kbcore.reason.view import (
     independent_batches,
     viewed,
 )
+from kbcore.retraction.rows import Difference
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
@@ -148,6 +150,36 @@ def compare_truth(
                     )
                     if _compare(comparison, schema, (before, after), limit, budget, outcome):
                         changed.add(schema)
+
+
+def list_differences(
+    comparison: TruthComparison,
+    changes: Mapping[RelationSchema, Difference],
+    limit: int,
+    budget: Budget,
+    outcome: ComparisonLists,
+) -> None:
+    """Add differences that are known already, of atoms that are true or false in both states.
+
+    The caller holds the read locks of both states. Raises BudgetExceeded.
+    """
+    order = _in_order(comparison, budget)
+    engine = comparison.before.tenant.engine
+    for schemas, _ in budget.paced(order, COMPONENTS_PER_YIELD):
+        for schema in schemas:
+            difference = changes.get(schema)
+            if difference is not None:
+                true, false = (
+                    _Rows(
+                        engine.sort(rows.symbols, schema.arity, budget.offload, in_place=True),
+                        rows.count,
+                        schema.arity,
+                    )
+                    for rows in difference
+                )
+                undefined = _Rows(array("I"), 0, schema.arity)
+                _report(comparison, schema, (true, false, undefined), None, limit, budget, outcome)
+    let_go(order, budget.give_way)
 
 
 def new_rows(
@@ -305,6 +337,25 @@ def _compare(
             ),
             budget,
         )
+    rows = true, false, undefined
+    return _report(comparison, schema, rows, before, limit, budget, outcome)
+
+
+def _report(
+    comparison: TruthComparison,
+    schema: RelationSchema,
+    rows_of: tuple[_Rows, _Rows, _Rows],
+    before: _Extension | None,
+    limit: int,
+    budget: Budget,
+    outcome: ComparisonLists,
+) -> bool:
+    """Add the atoms of one predicate that become true, false and undefined; return True if there
+    are any.
+
+    `before` has the rows of the earlier state; None: those that become true were false.
+    """
+    true, false, undefined = rows_of
     if not (true.count or false.count or undefined.count):
         return False
     for rows, target, state in (
@@ -313,9 +364,12 @@ def _compare(
         (undefined, outcome.becomes_undefined, comparison.after),
     ):
         listed = rows.part(range(min(rows.count, max(limit - len(target), 0))))
-        if listed.count:
-            for part in budget.slices(listed.count, CHANGES_PER_YIELD):
-                target += _changes(state, schema, listed.part(part), before, budget)
+        for part in budget.slices(listed.count, CHANGES_PER_YIELD):
+            page = listed.part(part)
+            was = [TruthValue.TRUE if rows is false else TruthValue.FALSE] * page.count
+            if before is not None:
+                was = _truth_of(before, page, budget)
+            target += _changes(state, schema, page, was, budget)
     outcome.by_predicate.append(
         PredicateChange(
             schema.predicate,
@@ -330,19 +384,33 @@ def _compare(
     return True
 
 
+def _truth_of(extension: _Extension, rows: _Rows, budget: Budget) -> list[TruthValue]:
+    """Return the truth of each row."""
+    true, possible = (
+        _has(relation, rows, budget) for relation in (extension.true, extension.possible)
+    )
+    return [
+        TruthValue.FALSE
+        if not is_possible
+        else TruthValue.TRUE
+        if is_true
+        else TruthValue.UNDEFINED
+        for is_true, is_possible in zip(true, possible, strict=True)
+    ]
+
+
 def _changes(
-    state: State, schema: RelationSchema, rows: _Rows, before: _Extension, budget: Budget
+    state: State,
+    schema: RelationSchema,
+    rows: _Rows,
+    was: Sequence[TruthValue],
+    budget: Budget,
 ) -> Iterator[TruthChange]:
-    """Yield rows in their external form, with their truth before."""
+    """Yield rows in their external form; `was` is the truth of each before."""
     arity = schema.arity
     texts = state.tenant.engine.texts(rows.symbols)
     stored = _visible_flags(state.partition, schema, rows, budget)
-    was_true = _has(before.true, rows, budget)
-    was_possible = _has(before.possible, rows, budget)
     for index in range(rows.count):
-        was = TruthValue.FALSE
-        if was_possible[index]:
-            was = TruthValue.TRUE if was_true[index] else TruthValue.UNDEFINED
         args = tuple(texts[index * arity : (index + 1) * arity])
         yield TruthChange(
             schema.predicate,
@@ -351,7 +419,7 @@ def _changes(
             state.partition.name,
             print_atom(Atom(schema.predicate, args, schema.positive)),
             stored[index],
-            was.value,
+            was[index].value,
         )
 
 

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from kbcore.bulk.job import BulkJob
 from kbcore.errors import InvalidInput
+from kbcore.system_calls import sync_file
 
 _VERSION = 1
 
@@ -86,7 +87,7 @@ class WorkFolder:
         with part.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         part.replace(self._state)
 
     def _stored(self) -> WorkProgress:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 from kbcore.config.hosts import read_host
 from kbcore.config.settings import PREFIX, SETTINGS, Config
+from kbcore.system_calls import can_hand_over_connections
 
 MIN_SECRET_CHARS = 16
 """Minimum length of a secret; a shorter one is reported as easy to guess."""
@@ -14,7 +16,9 @@ MIN_SECRET_CHARS = 16
 _SIMILARITY = 0.85
 """From where on a variable without the prefix, which may belong to another program, is reported."""
 
-CLIENT_VARIABLES = frozenset(("KBCORE_URL", "KBCORE_TENANT", "KBCORE_DATABASE", "KBCORE_API_KEY"))
+CLIENT_VARIABLES = frozenset(
+    ("KBCORE_URL", "KBCORE_TENANT", "KBCORE_DATABASE", "KBCORE_API_KEY", "KBCORE_CA_FILE")
+)
 """Settings of the commands that talk to a server; the server ignores them."""
 
 
@@ -31,15 +35,27 @@ def is_loopback(host: str) -> bool:
 
 def is_open(config: Config) -> bool:
     """Return True if other machines can reach the server, and it has no keys."""
-    return not (config.api_key or config.auth_enabled or is_loopback(config.host))
+    has_keys = config.api_key or config.auth_enabled or config.oauth_issuer
+    return not (has_keys or is_loopback(config.host))
 
 
 def key_problems(config: Config) -> Iterator[str]:
     """Yield why a server must not start with these keys."""
     if config.require_keys and is_open(config):
         yield (
-            f"HOST={config.host} is not a loopback address and there are no keys: set API_KEY or"
-            " AUTH_ENABLED, or REQUIRE_KEYS=false to let anyone read and write"
+            f"HOST={config.host} is not a loopback address and there are no keys: set API_KEY,"
+            " AUTH_ENABLED or OAUTH_ISSUER, or REQUIRE_KEYS=false to let anyone read and write"
+        )
+    if config.oauth_issuer and not config.public_url:
+        yield "OAUTH_ISSUER needs PUBLIC_URL: the address for which clients request tokens"
+
+
+def worker_problems(config: Config) -> Iterator[str]:
+    """Yield why this platform cannot run the worker processes of the settings."""
+    if config.workers > 1 and not can_hand_over_connections():
+        yield (
+            f"WORKERS={config.workers}: several server processes need Linux, because this system"
+            " cannot hand a connection from one process to another; leave WORKERS at 1"
         )
 
 
@@ -66,13 +82,19 @@ def warnings_for(
     yield from _unused_names(environ)
     yield from key_warnings(config)
     if config.replication_mode == "LEADER" and not (
-        config.replication_token or config.api_key or config.auth_enabled
+        config.replication_token or config.api_key or config.auth_enabled or config.oauth_issuer
     ):
         yield "REPLICATION_MODE=LEADER without REPLICATION_TOKEN or keys: anyone who reaches the node can read its log"
     if config.api_key and config.auth_enabled:
         yield "API_KEY has no effect beside AUTH_ENABLED=true: only managed keys are accepted"
     if config.bootstrap_token and not config.auth_enabled:
         yield "BOOTSTRAP_TOKEN has no effect without AUTH_ENABLED"
+    if (config.oauth_audience or config.oauth_tenant_claim != "tenant") and not config.oauth_issuer:
+        yield "OAUTH_AUDIENCE and OAUTH_TENANT_CLAIM have no effect without OAUTH_ISSUER"
+    if config.oauth_issuer and config.public_url.startswith("http:"):
+        host = urlsplit(config.public_url).hostname or ""
+        if not is_loopback(host):
+            yield "PUBLIC_URL is http: access tokens are sent unencrypted; use https"
     if config.llm_provider == "none" and (config.llm_api_key or config.llm_model):
         yield "LLM_API_KEY and LLM_MODEL have no effect with LLM_PROVIDER=none"
     if "*" in config.cors_origins:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
+from kbcore.config.hosts import read_host
 from kbcore.config.storage_urls import HIDDEN, backend_of, redacted
 
 T = TypeVar("T")
@@ -142,6 +143,12 @@ def _shown_target(value: str) -> str:
     return f"{WEBHOOK}{HIDDEN}" if value.startswith(WEBHOOK) else value
 
 
+def _shown_command(value: str) -> str:
+    """Return a command without its arguments, one of which may be a secret."""
+    program, _, arguments = value.strip().partition(" ")
+    return f"{program} {HIDDEN}" if arguments else program
+
+
 WEBHOOK = "webhook:"
 """Beginning of a target of the decision log that is an address."""
 
@@ -158,11 +165,21 @@ def _address(text: str) -> str:
     return text.rstrip("/")
 
 
+def _issuer(text: str) -> str:
+    _address(text)
+    parts = urlsplit(text)
+    host = read_host(parts.hostname or "")
+    if parts.scheme != "https" and (host is None or not host.is_loopback):
+        raise ValueError(text)
+    return text  # with its slash at the end: without one it would be another issuer
+
+
 def _joined(separator: str) -> Callable[[tuple[object, ...]], str]:
     return lambda values: separator.join(map(str, values))
 
 
 TEXT = Parser("text", str)
+COMMAND = Parser("text", str, _shown_command, confidential=True)
 BOOLEAN = Parser("true or false", _boolean, lambda value: str(value).lower())
 NAMES = Parser("names separated by commas", _names, _joined(","))
 URLS = Parser(
@@ -208,3 +225,8 @@ ADDRESS = Parser(
     _address,
 )
 """An HTTP address: a host, optionally with port and path; a trailing slash is removed."""
+
+ISSUER = Parser(
+    "an HTTPS address without user, query or fragment; HTTP only on this machine", _issuer
+)
+"""The address of an OAuth issuer, unchanged."""

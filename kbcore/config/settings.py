@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 from kbcore.config.parsers import (
     ADDRESS,
     BOOLEAN,
+    COMMAND,
     COORDINATOR_URL,
+    ISSUER,
     LOG_TARGET,
     NAMES,
     NODE_NAME,
@@ -115,6 +117,23 @@ class Config:
 
     host: str = _setting("127.0.0.1", TEXT, "address to listen on")
     port: int = _setting(9300, integer(0, 65535), "port to listen on; 0: any free port")
+    tls_cert: str = _setting(
+        "",
+        TEXT,
+        "file of the server's certificate and its chain (PEM); with TLS_KEY the server speaks HTTPS only",
+    )
+    tls_key: str = _setting(
+        "", TEXT, "file of the private key of TLS_CERT (PEM, without passphrase)"
+    )
+    tls_client_ca: str = _setting(
+        "",
+        TEXT,
+        "file of CA certificates (PEM) for client certificates, which other nodes and followers must"
+        " then present; other clients may",
+    )
+    tls_min_version: str = _setting(
+        "1.3", choice("1.2", "1.3"), "lowest version of TLS that is accepted"
+    )
     workers: int = _setting(
         1,
         integer(1, 64),
@@ -135,6 +154,30 @@ class Config:
         0,
         integer(0, 1024),
         "number of shards of a new storage, each a log of its own; 0: as the storage was created, 1 for a new one",
+    )
+    encryption_key_file: str = _setting(
+        "",
+        TEXT,
+        "file with the key that encrypts stored data, 32 random bytes in base64; empty, and no"
+        " ENCRYPTION_KEY_COMMAND: data is stored as it is",
+    )
+    encryption_key_command: str = _setting(
+        "",
+        COMMAND,
+        "command that prints the key that encrypts stored data, instead of ENCRYPTION_KEY_FILE; it is"
+        " run without a shell",
+    )
+    receipt_key_file: str = _setting(
+        "",
+        TEXT,
+        "file with the key that signs receipts and the agent card, 32 random bytes in base64; empty: no"
+        " receipts",
+    )
+    encryption_keys_dir: str = _setting(
+        "",
+        TEXT,
+        "folder of the keys of tenants, which backups and copies of the data must not contain; default:"
+        " the path of the stored data and .keys",
     )
     storage_timeout_ms: int = _setting(
         30_000,
@@ -216,6 +259,12 @@ class Config:
         choice("proxy", "redirect"),
         "what a node does with a request for a tenant of another node: pass it on, or answer 307",
     )
+    cluster_ca_file: str = _setting(
+        "",
+        TEXT,
+        "file of CA certificates to verify the other nodes of a cluster with, at https addresses;"
+        " default: the CA certificates of the system",
+    )
     cluster_weight: int = _setting(
         100,
         integer(1, 10_000),
@@ -295,6 +344,20 @@ class Config:
         False,
         BOOLEAN,
         "do not start without API_KEY or AUTH_ENABLED on an address that other machines can reach",
+    )
+    oauth_issuer: str = _setting(
+        "",
+        ISSUER,
+        "issuer (OAuth 2.1, OpenID Connect) whose access tokens are accepted beside keys, exactly as its metadata "
+        "names it; needs PUBLIC_URL and kbcore[oauth]",
+    )
+    oauth_audience: str = _setting(
+        "",
+        TEXT,
+        "audience that access tokens must name; default: PUBLIC_URL with /mcp",
+    )
+    oauth_tenant_claim: str = _setting(
+        "tenant", TEXT, "claim of access tokens with the tenant, or the list of tenants"
     )
     allowed_hosts: tuple[str, ...] = _setting(
         (),
@@ -641,7 +704,9 @@ class Config:
         False, BOOLEAN, "recompute every answer from scratch and compare, for debugging"
     )
     metrics_sinks: tuple[str, ...] = _setting(
-        ("prometheus",), NAMES, "metrics sinks: prometheus, statsd, none, or third-party plugins"
+        ("prometheus",),
+        NAMES,
+        "metrics sinks: prometheus, statsd, otlp, none, or third-party plugins",
     )
     statsd_address: str = _setting(
         "127.0.0.1:8125", TEXT, "host and port of the StatsD daemon, for METRICS_SINKS=statsd"

@@ -17,8 +17,11 @@ from kbcore.context.proofs.rules import relevant_rules, sets_of_rules, visible_r
 from kbcore.context.proofs.violations import MAX_SHOWN, about, violations
 from kbcore.context.quotations import Quotations
 from kbcore.context.ranking import Supplied, Supply, admitted
+from kbcore.context.relevance.chains import MeantGoal, QuestionInWords, readings_of
+from kbcore.context.relevance.predicates_asked import AskedPredicates
 from kbcore.context.relevance.questions import goals_of_question
-from kbcore.context.request import CITATIONS_TEXT, NATURAL, WindowRequest
+from kbcore.context.relevance.suggestions import decided, limit_run, values_of
+from kbcore.context.request import CITATIONS_TEXT, NATURAL, ConjunctiveGoal, Goal, WindowRequest
 from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import INSTRUCTION_SHARE, Selection
@@ -29,7 +32,7 @@ from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import QUERY, VIOLATION
 from kbcore.errors import BudgetExceeded, EngineFault, InvalidInput, PredicateFailed
 from kbcore.reason.ask import Reasoner
-from kbcore.reason.budget import Budget
+from kbcore.reason.budget import Budget, Notes
 from kbcore.state.episodes.episodes import StoredEpisodes
 from kbcore.state.episodes.quoting import quoted
 from kbcore.state.partition import StoredRelation
@@ -46,6 +49,9 @@ ENTRIES_PER_YIELD = 100
 
 MEANT_ROOM = 0.5
 """Share of the facts and of the text that the goals which a query means get at most."""
+
+MAX_VALUES = 3
+"""Answers of a goal up to which they are placed first; more of them are ranked like other facts."""
 
 MEANT_SHARE = 4
 """Equal parts of the remaining time, of which the goals that a query means get one."""
@@ -165,17 +171,20 @@ def _take_meant(
     """Add the answers of goals that the query means, with their proofs, to a part of the window;
     return whether one has an answer.
 
-    They are guesses: those that have no answer, that cannot be asked so, or that take too long
-    leave no trace.
+    The goal that is certain enough comes first. The others are guesses: those that have no answer,
+    that cannot be asked so, or that take too long leave no trace.
     """
     budget, supply = witness.budget, witness.supply
-    meant = goals_of_question(
-        witness.reasoner.tenant, supply.partitions, str(request.query), request.asker, budget
-    )
-    if not meant:
-        return False
     share = budget.part(MEANT_SHARE)
     guessing = Witness(witness.reasoner, supply, witness.most, share)
+    meant = list[Goal](
+        goals_of_question(
+            witness.reasoner.tenant, supply.partitions, str(request.query), request.asker, budget
+        )
+    )
+    believed = _believed(request, guessing)
+    if believed is not None:
+        meant = [believed, *(goal for goal in meant if goal != believed)]
     is_answered = False
     with room.within(MEANT_ROOM):
         for goal in meant:
@@ -187,6 +196,33 @@ def _take_meant(
             is_answered |= guess.found.total() > 0
     budget.external = budget.external or share.external
     return is_answered
+
+
+def _believed(request: WindowRequest, guessing: Witness) -> Goal | None:
+    """Return the goal with few answers that a query means, if one is certain enough."""
+    tenant, partitions = guessing.reasoner.tenant, guessing.supply.partitions
+    budget = guessing.budget
+
+    def run(reading: MeantGoal) -> Sequence[str]:
+        own = budget.next_goal(Notes())
+        limit_run(own)
+        try:
+            return values_of(guessing.reasoner, partitions, reading, None, own, is_asked=False)
+        finally:
+            budget.external = budget.external or own.external
+
+    try:
+        known = AskedPredicates(tenant, partitions, budget)
+        if not known.has_facts:
+            return None
+        question = QuestionInWords(str(request.query), request.asker)
+        suggestion = decided(*readings_of(tenant, known, question, budget), run)
+    except BudgetExceeded:
+        return None
+    if suggestion.believed is None or len(suggestion.believed.answers or ()) > MAX_VALUES:
+        return None
+    body = suggestion.believed.reading.body
+    return body[0] if len(body) == 1 else ConjunctiveGoal(body)
 
 
 def _instructions(tenant: Tenant, supply: Supply, asker: str) -> list[RankedCandidate]:

@@ -5,13 +5,17 @@ window.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 
 from kbcore.clock import Clock
 from kbcore.config.settings import Config
 from kbcore.context.request import WindowRequest
+from kbcore.state.labels import Labels
 from kbtypes.windows import Window
+
+SessionKey = tuple[Labels, str]
+"""The view that a session was made with, and its name."""
 
 IDLE_SECONDS = 3600.0
 """A session ends so long after its last use."""
@@ -27,37 +31,40 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one tenant; above `most`, the least recently used ones are removed."""
+    """The sessions of one tenant; above `most`, the least recently used ones of the view with the
+    most sessions are removed, so that readers of one view do not end the sessions of others.
+    """
 
     def __init__(self, clock: Clock, most: int = Config().tenant_max_sessions) -> None:
         self._clock = clock
         self._most = most
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, Session] = OrderedDict()
+        self._known: OrderedDict[SessionKey, Session] = OrderedDict()
 
     def close(self) -> None:
         """Remove all sessions."""
         self._known.clear()
 
-    def get(self, name: str) -> Session | None:
+    def get(self, key: SessionKey) -> Session | None:
         """Return a session that was used within the last hour, or None."""
         with self._lock:
             self._expire()
-            return self._known.get(name)
+            return self._known.get(key)
 
-    def keep(self, name: str, window: Window, request: WindowRequest) -> None:
+    def keep(self, key: SessionKey, window: Window, request: WindowRequest) -> None:
         """Store the last window of a session."""
         with self._lock:
             self._expire()
-            self._known[name] = Session(window, request, self._clock.monotonic())
-            self._known.move_to_end(name)
+            self._known[key] = Session(window, request, self._clock.monotonic())
+            self._known.move_to_end(key)
             while len(self._known) > self._most:
-                self._known.popitem(last=False)
+                ((largest, _),) = Counter(view for view, _ in self._known).most_common(1)
+                del self._known[next(each for each in self._known if each[0] == largest)]
 
-    def clear(self, name: str) -> None:
+    def clear(self, key: SessionKey) -> None:
         """Remove a session, if it exists."""
         with self._lock:
-            self._known.pop(name, None)
+            self._known.pop(key, None)
 
     def _expire(self) -> None:
         oldest = self._clock.monotonic() - IDLE_SECONDS

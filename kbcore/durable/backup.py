@@ -9,7 +9,9 @@
 All numbers are little endian; nothing follows the foot. Every part and the whole file have
 checksums. The description has the id, term and sequence number of the log, and the time of the
 backup in epoch milliseconds. Format 2 is for a node with several shards: the description lists the
-logs of all, and an empty section follows the sections of each shard.
+logs of all, and an empty section follows the sections of each shard. Format 3 has the form of
+format 2 for any number of shards, and its sections are encrypted (`kbcore/encryption/sealer.py`);
+it has no keys.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import IO, Any
@@ -29,7 +31,7 @@ import orjson
 from kbcore.errors import ConfigError, LogCorrupted
 from kbcore.plug.ports import LogSeed
 
-FORMAT, FORMAT_OF_SHARDS = 1, 2
+FORMAT, FORMAT_OF_SHARDS, FORMAT_ENCRYPTED = 1, 2, 3
 MAX_SECTION = 64 << 20
 MAX_SHARDS = 1024
 _MAGIC = b"KBBACKUP"
@@ -45,12 +47,13 @@ _CRC = struct.Struct("<I")
 class BackupInfo:
     """Origin of a backup.
 
-    The log of each shard with its term and the sequence number of its last record, and the creation
-    time (epoch milliseconds).
+    The log of each shard with its term and the sequence number of its last record, the creation
+    time (epoch milliseconds), and whether the sections are encrypted.
     """
 
     logs: tuple[LogSeed, ...]
     made_at: int
+    is_encrypted: bool = False
 
     @property
     def seq(self) -> int:
@@ -67,8 +70,8 @@ def written(info: BackupInfo, chunks_of_shards: Iterable[Iterable[bytes]]) -> It
         "seq": first.seq,
         "madeAt": info.made_at,
     }
-    if len(info.logs) > 1:
-        number = FORMAT_OF_SHARDS
+    if len(info.logs) > 1 or info.is_encrypted:
+        number = FORMAT_ENCRYPTED if info.is_encrypted else FORMAT_OF_SHARDS
         fields["shards"] = [[log.log_id, log.epoch, log.seq] for log in info.logs]
     description = orjson.dumps(fields)
     crc, digest = 0, hashlib.sha256()
@@ -82,7 +85,7 @@ def written(info: BackupInfo, chunks_of_shards: Iterable[Iterable[bytes]]) -> It
     yield summed(_HEAD.pack(_MAGIC, number, len(description), crc32(description)) + description)
     sections = total = 0
     for chunks in chunks_of_shards:
-        end = (b"",) if number == FORMAT_OF_SHARDS else ()
+        end = () if number == FORMAT else (b"",)
         for chunk in chain(chunks, end):
             yield summed(_SECTION.pack(len(chunk), crc32(chunk)) + chunk)
             sections += 1
@@ -174,7 +177,7 @@ class _Reading:
         foot = _SECTION.pack(length, crc) + self._take(_FOOT.size - _SECTION.size)
         if _FOOT.unpack(foot) != (_END, count, total):
             raise self._damaged("a foot that does not match the sections")
-        if ends != (len(self.info.logs) if len(self.info.logs) > 1 else 0):
+        if ends != (len(self.info.logs) if self._has_ends else 0):
             raise self._damaged("sections of another number of shards")
         running = self._crc
         if _CRC.unpack(self._take(_CRC.size))[0] != running:
@@ -189,10 +192,10 @@ class _Reading:
         magic, number, length, crc = _HEAD.unpack(self._take(_HEAD.size))
         if magic != _MAGIC:
             raise self._damaged("not a backup file")
-        if number not in (FORMAT, FORMAT_OF_SHARDS):
+        if number not in (FORMAT, FORMAT_OF_SHARDS, FORMAT_ENCRYPTED):
             raise ConfigError(
                 f"{self._path} has backup format {number};"
-                f" this version reads formats up to {FORMAT_OF_SHARDS}"
+                f" this version reads formats up to {FORMAT_ENCRYPTED}"
             )
         if length > MAX_SECTION:
             raise self._damaged("a description that is too long")
@@ -200,9 +203,12 @@ class _Reading:
         if crc32(description) != crc:
             raise self._damaged("a damaged description")
         info = _read_description(description)
-        if info is None or (len(info.logs) > 1) != (number == FORMAT_OF_SHARDS):
+        if info is None or (
+            number != FORMAT_ENCRYPTED and (len(info.logs) > 1) != (number == FORMAT_OF_SHARDS)
+        ):
             raise self._damaged("a description that cannot be read")
-        return info
+        self._has_ends = number != FORMAT
+        return replace(info, is_encrypted=number == FORMAT_ENCRYPTED)
 
     def _take(self, count: int) -> bytes:
         data = self._file.read(count)

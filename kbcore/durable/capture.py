@@ -9,15 +9,18 @@ copy of everything, and none of another tenant for readers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from kbcore.durable.commit import drain
 from kbcore.errors import KBError, SnapshotFailed
 from kbcore.state.catalog import Catalog
 from kbcore.state.keys import KeyRing, StoredKey
-from kbcore.state.partition import MetadataThen
+from kbcore.state.labels import Labels
+from kbcore.state.partition import MetadataThen, RowKey, StoredRelation
+from kbcore.state.record_chain import ChainState
 from kbcore.state.rule_sets import ItemKey, StoredRuleSet
 from kbcore.state.rulebook import ParsedRule
 from kbcore.state.subscriptions import StoredSubscription
@@ -39,6 +42,12 @@ class RelationState:
     scope: str | None
     then: Relation
     metadata: MetadataThen | None
+    labels: Sequence[Labels]
+    """The sets of labels by the numbers in the column LABELS; empty if no fact has any."""
+    stacked: Mapping[RowKey, tuple[Labels, ...]]
+    """All labels of the facts that are stored with several."""
+    layer: Labels | None = None
+    """In place of these, the labels of a relation that holds details of such facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,11 @@ class TenantState:
     rule_sets: list[StoredRuleSet]
     by_hand: list[tuple[str | None, ItemKey]]
     """Scope and key of the items of rule sets that were also stored by hand."""
+    rule_labels: Mapping[tuple[str | None, str], tuple[Labels, ...]]
+    rule_forms: list[tuple[Labels, ParsedRule]]
+    episode_labels: Mapping[str, Labels]
+    chain: ChainState
+    drop_unused_labels: Callable[[Collection[Labels]], None]
 
 
 class TenantCapture:
@@ -192,12 +206,23 @@ def _check_complete(tenant: Tenant) -> None:
 
 
 def _state(tenant: Tenant) -> TenantState:
-    stored = [relation for _, relation in tenant.stored()]
+    stored: list[tuple[StoredRelation, Labels | None]] = []
+    for _, relation in tenant.stored():
+        stored.append((relation, None))
+        stored += ((each, labels) for labels, each in relation.layers.items())
     stored.reverse()  # relations are popped from the end
-    frozen = tenant.engine.freeze([relation.relation for relation in stored])
+    frozen = tenant.engine.freeze([relation.relation for relation, _ in stored])
     relations = [
-        RelationState(relation.schema, relation.scope, then, relation.metadata_then())
-        for relation, then in zip(stored, frozen, strict=True)
+        RelationState(
+            relation.schema,
+            relation.scope,
+            then,
+            relation.metadata_then(),
+            relation.labels.sets() if relation.labels else [],
+            dict(relation.stacked),
+            layer,
+        )
+        for (relation, layer), then in zip(stored, frozen, strict=True)
     ]
     return TenantState(
         tenant.database,
@@ -219,4 +244,9 @@ def _state(tenant: Tenant) -> TenantState:
         list(tenant.subscriptions),
         tenant.rule_sets.all(),
         tenant.rule_sets.by_hand(),
+        dict(tenant.rules.labels),
+        [item for forms in tenant.rules.forms.values() for item in forms.items()],
+        dict(tenant.episode_labels),
+        tenant.chain.state(),
+        partial(tenant.drop_unused_labels, tenant.generation),
     )

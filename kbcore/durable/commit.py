@@ -17,14 +17,22 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kbcore.clock import LoggedClock
 from kbcore.config.settings import Config
-from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
+from kbcore.durable.records import (
+    CHANGES,
+    VERSION,
+    chained,
+    decode_changes,
+    encode_changes,
+    stamp,
+)
 from kbcore.errors import (
     BadShipment,
     EngineFault,
@@ -44,6 +52,8 @@ from kbcore.state.argument_types import check_arguments
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, Delta, WriteSet
 from kbcore.state.tenant import Tenant
+from kbcore.tracing import spans
+from kbcore.tracing.causes import note_cause
 from kbplanner.pacing import YieldNow
 
 T = TypeVar("T")
@@ -52,6 +62,16 @@ MAX_BATCH_RECORDS = 1024
 MAX_BATCH_BYTES = 4 << 20
 
 _log = logging.getLogger("kbcore.commit")
+
+
+class LogTimes(NamedTuple):
+    """The times of an append and a sync, in epoch nanoseconds, and the size of the batch."""
+
+    appending: int
+    syncing: int
+    ended: int
+    records: int
+    bytes: int
 
 
 @dataclass(slots=True, eq=False)
@@ -72,8 +92,12 @@ class _Pending:
     at: int = 0
     seq: int = 0
     logged_at: float = 0.0
+    chained: bytes | None = None
     delta: Delta | None = None
     error: BaseException | None = None
+    cause: object | None = None
+    """The span of the write, for spans of what the write causes; None if it is not recorded."""
+    writing: LogTimes | None = None
 
 
 class _BatchWrites:
@@ -179,6 +203,20 @@ class Committer:
         was not confirmed; it is applied if it is confirmed later.
         """
         pending = _Pending(changes, encode_changes(changes))
+        tracer = spans.tracer
+        if tracer is None or spans.CURRENT.get() is spans.DROPPED:
+            return self._commit(pending)
+        span = tracer.begin("commit")
+        if span is spans.INSIDE:
+            return self._commit(pending)
+        with span:
+            pending.cause = tracer.cause() if span.is_recorded else None
+            delta = self._commit(pending)
+            if pending.cause is not None:
+                _describe(tracer, span, pending, delta)
+            return delta
+
+    def _commit(self, pending: _Pending) -> Delta:
         with self._mutex:
             self._admit(pending)
             pending.lead = not self._leading
@@ -563,10 +601,18 @@ class Committer:
         for_room: bool = False,
     ) -> None:
         store = self.store
+        is_traced = spans.tracer is not None and _has_cause(written)
+        times: list[int] = []
 
         def append_and_sync() -> int:
+            for pending, record in zip(written, records, strict=True):
+                pending.chained = chained(*record)
+            if is_traced:
+                times.append(time.time_ns())
             reserve = store if for_room and isinstance(store, KeepsReserve) else None
             last = reserve.append_for_room(records) if reserve else store.append(records)
+            if is_traced:
+                times.append(time.time_ns())
             store.sync()
             return last
 
@@ -576,6 +622,10 @@ class Committer:
             self._synced(self.clock.monotonic() - started_at)
         for pending in written:
             pending.seq = seq = seq + 1
+        if is_traced:
+            begun, synced_from = times
+            size = _bytes_of(records)
+            _note_times(written, LogTimes(begun, synced_from, time.time_ns(), len(records), size))
         self.records += len(records)
         self.batches += 1
         for _, _, payload in records:
@@ -700,6 +750,38 @@ class Committer:
         return pending.delta
 
 
+def _has_cause(written: Sequence[_Pending]) -> bool:
+    """Return True if the span of a writer is recorded; a loop, because every batch asks."""
+    for pending in written:  # noqa: SIM110
+        if pending.cause is not None:
+            return True
+    return False
+
+
+def _bytes_of(records: Sequence[tuple[int, int, bytes]]) -> int:
+    return sum(len(payload) for _, _, payload in records)
+
+
+def _note_times(written: Sequence[_Pending], times: LogTimes) -> None:
+    """Note the times of a batch for the writers whose spans are recorded, and what they cause."""
+    for pending in written:
+        if pending.cause is not None:
+            pending.writing = times
+            changes = pending.changes
+            note_cause(changes.database, changes.tenant, pending.seq, pending.cause)
+
+
+def _describe(tracer: spans.Tracer, span: spans.TraceSpan, pending: _Pending, delta: Delta) -> None:
+    """Add to the span of a commit how long the log took, and what has changed."""
+    span.set("kbcore.commit.asserted", delta.asserted)
+    span.set("kbcore.commit.removed", sum(len(removed.rows) for removed in delta.removed))
+    times = pending.writing
+    if times is not None:
+        size = {"kbcore.log.records": times.records, "kbcore.log.bytes": times.bytes}
+        tracer.add("log append", times.appending, times.syncing, size)
+        tracer.add("log sync", times.syncing, times.ended)
+
+
 def not_leading(leader: str) -> KBError:
     """Return the error of a write on a follower; `leader` is "" while no node leads."""
     if leader:
@@ -731,6 +813,7 @@ def _application(
                 pending.seq,
                 noted=feed.heard,
                 yield_now=yield_now,
+                chained=pending.chained,
             )
             if tenant.observer is not None:
                 tenant.observer()

@@ -358,6 +358,11 @@ def time_of_payload(payload: bytes) -> int:
     return _place(payload)[0]
 
 
+def owner_of_payload(payload: bytes) -> Owner:
+    """Return the database and the tenant of a record, without reading all of it."""
+    return _place(payload)[1]
+
+
 def _ends(payload: bytes) -> bool:
     """Return True if a record ends the history of its tenant, or of all tenants of its database."""
     return any(

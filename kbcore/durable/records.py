@@ -4,16 +4,22 @@ A payload is UTF-8 JSON: `{"at": ms, "db": database, "tenant": tenant, "changes"
 change an object with `op`. A commit of a transaction has the transaction's id as `tx`, a change set
 of a request with an idempotency key has key and digest as `req`. `key` is the id of the API key,
 not its secret, and `undoes` the number of the record that this one undoes; records of versions
-before 0.3 have neither. Derived facts are never logged; they follow from facts and rules.
+before 0.3 have neither. `labels` are those of what is stored, `view` what is removed at most.
+`salt` is random text: with it, a digest of the record tells nothing about an erased record.
+Derived facts are never logged; they follow from facts and rules.
 """
 
 from __future__ import annotations
 
 import operator
+import os
 import re
+from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import lru_cache
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -53,12 +59,15 @@ from kbcore.state.changes import (
     RetractPattern,
     RetractRule,
     SetPriority,
+    UseLabels,
 )
 from kbcore.state.episodes.episodes import NewEpisode
 from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
+from kbcore.state.labels import from_json, to_json
+from kbcore.state.record_chain import CHAINED_SINCE
 from kbcore.state.rule_sets import (
     ItemKey,
     SetItems,
@@ -79,13 +88,22 @@ from kbplanner.syntax.scanner import with_quotes
 CHANGES = 1
 """Record type of a change set."""
 
-VERSION = 12
+SALT_BYTES = 12
+"""A multiple of 3, so that its base64 has no padding."""
+
+SALTS_AT_ONCE = 256
+
+MAX_HASHED_LATER = 1 << 10
+"""Largest payload that is hashed when it is applied; larger ones, away from the event loop."""
+
+VERSION = CHAINED_SINCE
 """Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
 `fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
 keys, 5 `keys`, 6 `episodes`, `purge`, `restore` and evidence of facts, 7 `subscribe`,
 `unsubscribe`, `delivered` and purges of goals, 8 `end`, discarded facts, and the `ttl` of restored
 ones, 9 `late` facts and agents of episodes, 10 inputs among the `phrases`, 11 `deploy`,
-12 the times from which a fact was stated `again`.
+12 the times from which a fact was stated `again`, 13 labels and views, also of single changes,
+14 the `salt`: records are in the chain of their tenant.
 """
 
 
@@ -115,8 +133,10 @@ def encode_changes(changes: ChangeSet) -> bytes:
     """
     body: dict[str, Any] = {"db": changes.database, "tenant": changes.tenant}
     parts = [orjson.dumps(body)[:-1], b',"changes":[']
-    if (ordinary := _ordinary_fact(changes)) is not None:
-        parts.append(orjson.dumps({"op": "assert", "facts": (ordinary,)}))
+    first = changes.changes[0] if len(changes.changes) == 1 else None
+    if type(first) is AssertFacts and len(first.facts) == 1 and not first.discarded:
+        # the most frequent record by far
+        parts.append(orjson.dumps({"op": "assert", "facts": (_FACT.encode(first.facts[0]),)}))
     else:
         listed = paced(changes.changes, changes.yield_now, OBJECTS_PER_YIELD)
         for number, change in enumerate(listed):
@@ -132,42 +152,61 @@ def encode_changes(changes: ChangeSet) -> bytes:
         body["key"] = changes.key
     if changes.undoes is not None:
         body["undoes"] = changes.undoes
+    if changes.labels:
+        body["labels"] = to_json(changes.labels)
+    if changes.view:
+        body["view"] = to_json(changes.view)
     parts += (b"],", orjson.dumps(body)[1:]) if body else (b"]}",)
     return b"".join(parts)
 
 
-def _ordinary_fact(changes: ChangeSet) -> dict[str, Any] | None:
-    """Return the JSON object of the only fact of a change set, as its codec makes it; None if there
-    are more, or other changes, or if it has more than predicate, arguments, sign and scope.
-
-    It is the most frequent record by far.
-    """
-    if len(changes.changes) != 1:
-        return None
-    (change,) = changes.changes
-    if type(change) is not AssertFacts or len(change.facts) != 1 or change.discarded:
-        return None
-    (fact,) = change.facts
-    if (
-        fact.metadata
-        or fact.evidence
-        or fact.confidence is not None
-        or fact.ttl is not None
-        or fact.valid_from is not None
-        or fact.valid_until is not None
-    ):
-        return None
-    body: dict[str, Any] = {"p": fact.predicate, "a": fact.args}
-    if not fact.positive:
-        body["n"] = True
-    if fact.scope is not None:
-        body["s"] = fact.scope
-    return body
-
-
 def stamp(payload: bytes, at: int) -> bytes:
-    """Return a payload with its logged time (epoch milliseconds)."""
-    return b"".join((b'{"at":%d,' % at, memoryview(payload)[1:]))
+    """Return a payload with its logged time (epoch milliseconds) and a new salt."""
+    try:
+        salt = _salts.pop()
+    except IndexError:
+        salt = _new_salts()
+    return b"".join((b'{"at":%d,' % at, memoryview(payload)[1:-1], b',"salt":"%b"}' % salt))
+
+
+_salts: list[bytes] = []
+"""Random texts that no record has yet. Reading them one by one would be a third of the cost of the
+chain."""
+
+os.register_at_fork(after_in_child=_salts.clear)
+
+
+def _new_salts() -> bytes:
+    """Return a salt, and make further ones."""
+    salts = b2a_base64(os.urandom(SALT_BYTES * SALTS_AT_ONCE), newline=False)
+    size = len(salts) // SALTS_AT_ONCE
+    several = [salts[at : at + size] for at in range(0, len(salts), size)]
+    salt = several.pop()
+    _salts.extend(several)
+    return salt
+
+
+def chained_digest(kind: int, version: int, payload: bytes) -> bytes | None:
+    """Return the digest of a record in the chain of its tenant; None for a record before chains."""
+    if version < CHAINED_SINCE:
+        return None
+    return sha256(_digest_prefix(kind, version) + payload).digest()
+
+
+def chained(kind: int, version: int, payload: bytes) -> bytes | None:
+    """Return what a chain hashes for a record, or the digest of a large one; None for a record
+    before chains.
+    """
+    if version < CHAINED_SINCE:
+        return None
+    if len(payload) > MAX_HASHED_LATER:
+        return chained_digest(kind, version, payload)
+    return _digest_prefix(kind, version) + payload
+
+
+@lru_cache
+def _digest_prefix(kind: int, version: int) -> bytes:
+    return b"kbcore record %d %d\n" % (kind, version)
 
 
 def decode_changes(kind: int, version: int, payload: bytes) -> tuple[int, ChangeSet]:
@@ -206,6 +245,8 @@ def read_changes(body: dict[str, Any]) -> tuple[int, ChangeSet]:
         request=request,
         key=body.get("key"),
         undoes=body.get("undoes"),
+        labels=from_json(body.get("labels", {})),
+        view=from_json(body.get("view", {})),
     )
 
 
@@ -237,7 +278,7 @@ class ListCodec:
     def encode(self, items: Sequence[Any]) -> Sequence[Any]:
         """Return a JSON array."""
         element = self._element
-        return items if element is None else [element.encode(item) for item in items]
+        return items if element is None else list(map(element.encode, items))
 
     def decode(self, items: Sequence[Any]) -> Sequence[Any]:
         """Return the tuple of a JSON array; an array of texts is returned as it is."""
@@ -344,7 +385,40 @@ _TERM = Codec(
     lambda term: Variable(term["var"]) if isinstance(term, dict) else term,
 )
 
-_FACT = ObjectCodec(
+
+class _FactCodec(ObjectCodec):
+    """The codec of facts, of which a record may have many: `encode` reads the attributes that most
+    facts lack without a codec for each.
+    """
+
+    def encode(self, value: Any) -> dict[str, Any]:
+        """Return the JSON object of a fact, as its members describe it."""
+        fact: Fact = value
+        body: dict[str, Any] = {"p": fact.predicate, "a": fact.args}
+        if not fact.positive:
+            body["n"] = True
+        if fact.scope is not None:
+            body["s"] = fact.scope
+        if fact.ttl is not None:
+            body["ttl"] = fact.ttl
+        if fact.valid_from is not None:
+            body["from"] = fact.valid_from
+        if fact.valid_until is not None:
+            body["until"] = fact.valid_until
+        if fact.confidence is not None:
+            body["c"] = fact.confidence
+        if fact.metadata:
+            body["m"] = fact.metadata
+        if fact.evidence:
+            body["e"] = [span.to_json() for span in fact.evidence]
+        if fact.late:
+            body["late"] = True
+        if fact.restated:
+            body["again"] = fact.restated
+        return body
+
+
+_FACT = _FactCodec(
     Fact,
     RecordMember("p", "predicate"),
     RecordMember("a", "args", _TUPLE),
@@ -371,6 +445,8 @@ _ROWS = ListCodec(
     )
 )
 
+_LABELS = Codec(lambda labels: to_json(labels) or None, from_json)
+
 KEY_CODEC = ObjectCodec(
     StoredKey,
     RecordMember("id", "id"),
@@ -382,6 +458,8 @@ KEY_CODEC = ObjectCodec(
     RecordMember("tenants", "tenants", _TUPLE),
     RecordMember("expires", "expires_at"),
     RecordMember("says", "description"),
+    _optional("view", "view", _LABELS),
+    _optional("labels", "labels", _LABELS),
 )
 """The codec of API keys, which have a digest in place of the secret."""
 
@@ -416,6 +494,7 @@ _RESTORED = ListCodec(
         RecordMember("a", "args", _TUPLE),
         RecordMember("is", "standing", Codec(_STANDING.encode, _STANDING.decode)),
         _optional("ttl", "ttl"),
+        _optional("priority", "priority"),
     )
 )
 
@@ -451,6 +530,7 @@ SUBSCRIPTION_CODEC = ObjectCodec(
         "hook", "webhook", Codec(lambda hook: hook and _WEBHOOK.encode(hook), _WEBHOOK.decode)
     ),
     _optional("delivered", "delivered", _MOMENT),
+    _optional("view", "view", _LABELS),
 )
 """The codec of subscriptions to goals, in records and in snapshots."""
 
@@ -595,6 +675,7 @@ _CODECS = {
             "phrases", "declarations", ListCodec(Codec(print_declaration, parse_declaration))
         ),
     ),
+    "labels": ObjectCodec(UseLabels, RecordMember("labels", "labels", Codec(to_json, from_json))),
     "retract": ObjectCodec(RetractFact, RecordMember("a", "args", _TUPLE), *_TARGET),
     "retractPattern": ObjectCodec(
         RetractPattern, RecordMember("a", "pattern", ListCodec(_TERM)), *_TARGET
@@ -687,12 +768,16 @@ def _decode_change(body: dict[str, Any]) -> Change:
 _PLAIN = frozenset("pans")
 
 
+_BESIDES = frozenset(("tx", "req", "labels", "view"))
+"""Members of records that are more than their changes."""
+
+
 def plain_rows(body: dict[str, Any]) -> list[FactRows] | None:
     """Return the facts of a record that only asserts plain facts, in order.
 
     None for any other record.
     """
-    if "tx" in body or "req" in body or not body["changes"]:
+    if not (body.keys().isdisjoint(_BESIDES) and body["changes"]):
         return None
     rows: list[FactRows] = []
     for change in body["changes"]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbcore.durable.records import plain_rows, read_body, read_changes
+from kbcore.durable.records import chained_digest, plain_rows, read_body, read_changes
 from kbcore.plug.ports import LogRecord
 from kbcore.state.apply import apply, replay_rows
 from kbcore.state.catalog import Catalog
@@ -33,14 +33,20 @@ def _relation(rows: FactRows) -> _Relation:
 
 
 def replayed(
-    tenant: Tenant, changes: ChangeSet, at: int, seq: int, *, noted: bool = False
+    tenant: Tenant,
+    changes: ChangeSet,
+    at: int,
+    seq: int,
+    *,
+    noted: bool = False,
+    chained: bytes | None = None,
 ) -> Delta:
     """Apply a change set of the log to a tenant that no request uses; return its effect.
 
-    `noted` is as for `apply`.
+    `noted` and `chained` are as for `apply`.
     """
     with tenant.lock.write():
-        return apply(tenant, changes, at, seq, noted=noted)
+        return apply(tenant, changes, at, seq, noted=noted, chained=chained)
 
 
 @dataclass(slots=True)
@@ -53,13 +59,14 @@ class _Batch:
 
 @dataclass(slots=True)
 class _ReplayedTenant:
-    """The collected rows of one tenant, the number of their records, and time and sequence number
-    of the last.
+    """The collected rows of one tenant, the number of their records, the digests of those in its
+    chain, and time and sequence number of the last.
     """
 
     tenant: Tenant
     batches: dict[_Relation, _Batch] = field(default_factory=dict)
     records: int = 0
+    digests: list[bytes] = field(default_factory=list)
     at: int = 0
     seq: int = 0
 
@@ -81,7 +88,7 @@ class Replay:
         rows = plain_rows(body)
         if rows is None or self._has_opposites(body, rows):
             self.finish()
-            return self._alone(body, record.seq)
+            return self._alone(body, record)
         at: int = body["at"]
         key = body["db"], body["tenant"]
         waiting = self._waiting.get(key)
@@ -94,6 +101,9 @@ class Replay:
             batch.times += [at] * len(group)
             self._rows += len(group)
         waiting.records += 1
+        digest = chained_digest(record.type, record.version, record.payload)
+        if digest is not None:
+            waiting.digests.append(digest)
         waiting.at, waiting.seq = (
             max(at, waiting.at),
             record.seq,
@@ -114,11 +124,12 @@ class Replay:
             for opposite in [(scope, predicate, arity, not positive)]
         )
 
-    def _alone(self, body: dict[str, Any], seq: int) -> int:
+    def _alone(self, body: dict[str, Any], record: LogRecord) -> int:
         at, changes = read_changes(body)
-        tenant = self._catalog.place(changes, at, seq)
+        tenant = self._catalog.place(changes, at, record.seq)
         if tenant is not None:
-            replayed(tenant, changes, at, seq)
+            digest = chained_digest(record.type, record.version, record.payload)
+            replayed(tenant, changes, at, record.seq, chained=digest)
         return at
 
     def finish(self) -> None:
@@ -128,6 +139,8 @@ class Replay:
             tenant = each.tenant
             with tenant.lock.write():
                 tenant.advance(each.at)
+                tenant.chain.waiting += each.digests
+                tenant.chain.hash_waiting()
                 for (scope, predicate, arity, positive), batch in each.batches.items():
                     replay_rows(
                         tenant,

@@ -18,6 +18,14 @@ API_KEY: ContextVar[str | None] = ContextVar("kbcore-api-key", default=None)
 """The id of the API key of the current request; each request sets it."""
 
 
+def own_key(caller: str, key: str) -> str:
+    """Return an idempotency key as it is stored if it belongs to one caller.
+
+    A key has no section sign, so that no caller can name that of another one.
+    """
+    return f"\N{SECTION SIGN}{caller}\N{SECTION SIGN}{key}"
+
+
 @contextmanager
 def carrying_out(database: str, tenant: str, request: RequestKey) -> Iterator[None]:
     """Mark change sets committed to a tenant in this context as part of a request."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -29,10 +30,12 @@ from kbcore.durable.records import (
     encode_rule_set,
 )
 from kbcore.state.catalog import Catalog
+from kbcore.state.labelling import need_layer
+from kbcore.state.labels import Labels, from_json, to_json
 from kbcore.state.partition import RowKey
 from kbcore.state.rule_sets import ItemKey
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
+from kbplanner.engine.backend import DETAILS, FOREVER, REAL_ATTRIBUTES, Attribute, Engine
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.syntax.parser import parse_declaration
 from kbplanner.syntax.printer import print_declaration
@@ -113,10 +116,15 @@ def _encode(captured: Capture, yield_now: Callable[[], None]) -> Iterator[bytes]
             state = waiting[-1].state()
             yield _head(state, yield_now)
             yield from _episodes(state.episodes)
+            used = {
+                *chain.from_iterable(state.rule_labels.values()),
+                *state.episode_labels.values(),
+            }
             while state.relations:
-                yield from _chunks(state.engine, state.relations[-1], yield_now)
+                yield from _chunks(state.engine, state.relations[-1], yield_now, used)
                 state.relations.pop().then.drop()
             waiting.pop()
+            state.drop_unused_labels(used)
     finally:
         for tenant in waiting:
             tenant.drop()
@@ -142,6 +150,8 @@ def _head(state: TenantState, yield_now: Callable[[], None]) -> bytes:
         "transactions": state.transactions,
         "answered": state.answered,
     }
+    if state.chain.count:
+        head["chain"] = state.chain.to_json()
     if state.purges:
         head["purges"] = state.purges
     if state.erased:
@@ -159,6 +169,16 @@ def _head(state: TenantState, yield_now: Callable[[], None]) -> bytes:
         for rule_set in state.rule_sets:
             head["ruleSets"].append(encode_rule_set(rule_set, yield_now))
             yield_now()
+    if state.rule_labels:
+        head["ruleLabels"] = [
+            [*key, list(map(to_json, labels))] for key, labels in state.rule_labels.items()
+        ]
+    if state.rule_forms:
+        head["ruleForms"] = [
+            [to_json(labels), encode_rule(form)] for labels, form in state.rule_forms
+        ]
+    if state.episode_labels:
+        head["episodeLabels"] = {id: to_json(labels) for id, labels in state.episode_labels.items()}
     return orjson.dumps(head)
 
 
@@ -191,19 +211,20 @@ def _episode(
 
 
 def _chunks(
-    engine: Engine, relation: RelationState, yield_now: Callable[[], None]
+    engine: Engine, relation: RelationState, yield_now: Callable[[], None], labels: set[Labels]
 ) -> Iterator[bytes]:
+    """Yield the facts of a relation, and add their labels to `labels`."""
     while not relation.then.settle(SETTLE_ROWS):
         yield_now()
     arity = relation.schema.arity
-    used = [attribute for attribute in Attribute if relation.then.uses(attribute)]
+    used = [attribute for attribute in DETAILS if relation.then.uses(attribute)]
     size = FIRST_ROWS
     for rows, ids in relation.then.pieces([0] * arity, hidden=True):
         start = 0
         while start < len(ids):
             end = min(start + size, len(ids))
             chunk = _facts(
-                engine, relation, used, rows[start * arity : end * arity], ids[start:end]
+                engine, relation, used, rows[start * arity : end * arity], ids[start:end], labels
             )
             yield chunk
             start = end
@@ -219,6 +240,7 @@ def _facts(
     used: Sequence[Attribute],
     rows: array[int],
     ids: array[int],
+    used_labels: set[Labels],
 ) -> bytes:
     arity = relation.schema.arity
     chunk: dict[str, Any] = {
@@ -235,6 +257,19 @@ def _facts(
         keys = (tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids)))
         metadata_by_row = enumerate(map(relation.metadata.get, keys))
         chunk["metadata"] = {str(i): metadata for i, metadata in metadata_by_row if metadata}
+    if relation.layer is not None:
+        chunk["layer"] = to_json(relation.layer)
+    elif relation.labels or relation.stacked:
+        own = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids))]
+        labels: list[tuple[int, Labels]] = []
+        if relation.labels:
+            numbers = relation.then.attributes(Attribute.LABELS, ids)
+            labels = [(i, relation.labels[int(each)]) for i, each in enumerate(numbers) if each]
+        chunk["labels"] = {str(i): to_json(each) for i, each in labels}
+        stacks = [(i, relation.stacked.get(key)) for i, key in enumerate(own)]
+        chunk["stacks"] = {str(i): list(map(to_json, each)) for i, each in stacks if each}
+        used_labels.update(each for _, each in labels)
+        used_labels.update(each for _, stack in stacks for each in stack or ())
     if Attribute.TTL.name in chunk:
         chunk["endsIncludeTtl"] = True
     limits = {each: chunk[each.name] for each in _LIMITING if each.name in chunk}
@@ -343,8 +378,20 @@ class Restorer:
             tenant.rules.add(decode_rule(rule))
         for declared in body.get("phrases", ()):  # older snapshots have none
             tenant.rules.declare(parse_declaration(declared))
+        for scope, id, labels in body.get("ruleLabels", ()):
+            tenant.rules.labels[scope, id] = tuple(map(from_json, labels))
+            for each in tenant.rules.labels[scope, id]:
+                tenant.use_labels(each)
+        for labels, rule in body.get("ruleForms", ()):
+            form = decode_rule(rule)
+            tenant.rules.forms.setdefault((form.scope, form.id), {})[from_json(labels)] = form
+        for id, labels in body.get("episodeLabels", {}).items():
+            tenant.episode_labels[id] = from_json(labels)
+            tenant.use_labels(tenant.episode_labels[id])
         tenant.committed.restore(body.get("transactions", {}).items())
         tenant.answered.restore(body.get("answered", ()))
+        if "chain" in body:
+            tenant.chain.restore(body["chain"])
         tenant.purges.restore(body.get("purges", ()))
         if "erased" in body:
             tenant.erased.restore(body["erased"])
@@ -360,11 +407,13 @@ class Restorer:
 def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
     schema = RelationSchema(chunk["predicate"], chunk["arity"], chunk["positive"])
     stored = tenant.need_partition(chunk["scope"]).need(schema)
+    if "layer" in chunk:
+        stored = need_layer(tenant, stored, from_json(chunk["layer"]))
     symbols = tenant.engine.intern_many(chunk["args"])
     ids, _ = stored.relation.insert(symbols, chunk["count"])
     if Attribute.TTL.name in chunk and not chunk.get("endsIncludeTtl"):
         chunk = {**chunk, Attribute.VALID_UNTIL.name: _ends_with_ttl(chunk)}
-    for attribute in Attribute:
+    for attribute in DETAILS:
         values = chunk.get(attribute.name)
         if values is not None:
             if attribute in REAL_ATTRIBUTES:
@@ -377,6 +426,16 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
 
     for index, metadata in chunk.get("metadata", {}).items():
         stored.metadata[key(int(index))] = metadata  # a tenant under construction has no readers
+    known: dict[Labels, array[int]] = {}
+    for index, labels in chunk.get("labels", {}).items():
+        known.setdefault(from_json(labels), array("I")).append(ids[int(index)])
+    for own, labelled in known.items():
+        stored.labels.put(labelled, own)
+    for index, stack in chunk.get("stacks", {}).items():
+        several = tuple(map(from_json, stack))
+        stored.stacked[key(int(index))] = several
+        tenant.label_sets.update(dict.fromkeys(several, 0))
+    tenant.label_sets.update(dict.fromkeys(known, 0))
     if limited := chunk.get("limited"):
         tenant.limit_new(
             stored, [key(index) for index in limited], array("I", [ids[index] for index in limited])

@@ -28,11 +28,14 @@ from kbcore.state.changes import (
     Delta,
     Depends,
     RelationName,
+    UseLabels,
 )
 from kbcore.state.facts import Row
 from kbcore.state.idempotency import COMMITTED_KEPT_IDS, COMMITTED_KEPT_MS
 from kbcore.state.intervals import earlier_of, restated_of, with_earlier, with_restated
+from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.overlay import Overlay, ReadSet, apply_to_overlay, scope_names, versions
+from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
@@ -54,13 +57,38 @@ class TransactionState(Enum):
 
 
 @dataclass(slots=True, eq=False)
+class SeenState:
+    """A transaction as a view shows it: the state of the view, and over it, as `overlay`, what
+    the first `copied` effects of the transaction have changed for the view.
+
+    `whole` is the overlay of the whole tenant that the changes were copied from. `is_lost` is True
+    if the state of the view was replaced by another one, whose versions say nothing about `reads`.
+    """
+
+    base: Tenant
+    reads: ReadSet = field(default_factory=ReadSet)
+    overlay: Overlay | None = None
+    whole: Overlay | None = None
+    copied: int = 0
+    is_lost: bool = False
+
+    def drop(self) -> None:
+        """Release the overlay."""
+        overlay, self.overlay, self.copied = self.overlay, None, 0
+        if overlay is not None:
+            overlay.drop()
+
+
+@dataclass(slots=True, eq=False)
 class Transaction:
     """One transaction of one tenant; a thread that works on it holds `operation`.
 
     `needed` lists the facts that it asserts and that were stored at first use, `facts` those it
     retracts, as they were; `present` says of each fact it wrote if the transaction now sees it as
     stored. `base` is the tenant at first use, None if there was none. Times are seconds of the
-    monotonic clock.
+    monotonic clock. `view` is the one that it was begun with: what it writes changes only what the
+    view admits, and `needed` and `facts` are as the view shows them. `labels` are those that the
+    last staged changes store with.
     """
 
     id: str
@@ -78,6 +106,11 @@ class Transaction:
     facts: dict[FactName, Row | None] = field(default_factory=dict)
     present: dict[FactName, bool] = field(default_factory=dict)
     overlay: Overlay | None = None
+    view: Labels = NO_LABELS
+    labels: Labels = NO_LABELS
+    seen: dict[Labels, SeenState] = field(default_factory=dict)
+    effects: list[tuple[Sequence[Change], Delta]] | None = None
+    """The effects of the changes on `overlay`, in order; None until a view is read."""
     base: Tenant | None = None
     purges_seen: int = 0
     """The last purge of the tenant before the first use, by its sequence number."""
@@ -97,39 +130,58 @@ class Transaction:
 
     def depends(self) -> Depends | None:
         """Return the inputs of `check`, None for everything."""
-        if self.reads.scopes is not None or any(
-            name[1] is None or name[2] is None for name in self.reads.relations
+        every = self.reads, *(seen.reads for seen in self.seen.values())
+        if any(reads.scopes is not None for reads in every) or any(
+            name[1] is None or name[2] is None for reads in every for name in reads.relations
         ):
             return None
         read = {
-            (scope, predicate or "", arity or 0) for scope, predicate, arity in self.reads.relations
+            (scope, predicate or "", arity or 0)
+            for reads in every
+            for scope, predicate, arity in reads.relations
         }
         read.update(_relation(name) for name in self.facts)
-        reads_episodes = self.reads.episodes is not None or self.reads.missing_episodes
+        reads_episodes = any(
+            reads.episodes is not None or reads.missing_episodes for reads in every
+        )
         if reads_episodes or any(isinstance(change, AddEpisodes) for change in self.staged):
             read.add(EPISODES)
         return Depends(
             frozenset(read),
             frozenset(_relation(name) for name in self.needed),
-            self.reads.rules is not None,
+            self.stores_labels or any(reads.rules is not None for reads in every),
         )
+
+    @property
+    def stores_labels(self) -> bool:
+        """True if anything is stored with labels: their dimensions must still be declared."""
+        return any(isinstance(change, UseLabels) for change in self.staged)
 
     def check(self, tenant: Tenant, now: int) -> None:
         """Raise Conflict if something that was read or written has changed by `now` (epoch
         milliseconds).
 
-        The caller holds the tenant's lock.
+        The caller holds the tenant's lock; the states of the views that were read are up to date.
         """
-        changed = [*self._changed_reads(tenant, now), *self._changed_writes(tenant)]
+        written = self.seen[self.view].base if self.view else tenant
+        changed = list(self._changed_reads(self.reads, self.overlay, tenant, now))
+        for seen in self.seen.values():
+            if seen.is_lost:
+                changed.append({"view": True})
+            changed += self._changed_reads(seen.reads, seen.overlay, seen.base, now)
+        changed += self._changed_writes(written)
+        if tenant.purges.last_seq() != self.purges_seen:  # it may write what was purged
+            changed.append({"purge": True})
         if changed:
             raise self.conflict(changed, "what the transaction read or wrote has changed since")
 
-    def _changed_reads(self, tenant: Tenant, now: int) -> Iterator[dict[str, object]]:
-        """Yield what was read and has changed, as entries of the conflict."""
-        reads = self.reads
+    def _changed_reads(
+        self, reads: ReadSet, overlay: Overlay | None, tenant: Tenant, now: int
+    ) -> Iterator[dict[str, object]]:
+        """Yield what was read of a tenant and has changed, as entries of the conflict."""
         if reads.rules is not None and reads.rules != tenant.rules.version:
             yield {"rules": True}
-        if self.overlay is not None and (reads.aged or self.overlay.due(now)):
+        if overlay is not None and (reads.aged or overlay.due(now)):
             yield {"time": True}
         if reads.scopes is not None and reads.scopes != scope_names(tenant):
             yield {"scopes": True}
@@ -150,8 +202,6 @@ class Transaction:
         modified = (name for name, known in self.facts.items() if stored_row(tenant, name) != known)
         for scope, predicate, args, positive in (*removed, *modified):
             yield {"fact": print_atom(Atom(predicate, args, positive)), "scope": scope}
-        if tenant.purges.last_seq() != self.purges_seen:  # it may write what was purged
-            yield {"purge": True}
         for id in self._taken_episodes(tenant):
             yield {"episode": id}
 
@@ -194,14 +244,26 @@ class Transaction:
             {},
         )
         overlay, self.overlay = self.overlay, None
+        for seen in self.seen.values():
+            seen.drop()
+        self.seen, self.effects = {}, None
         if overlay is not None:
             overlay.drop()
 
 
-def play(overlay: Overlay, changes: Sequence[Change], now: int, yield_now: YieldNow) -> Delta:
-    """Apply changes to the view of a transaction as the commit applies them to the tenant."""
+def play(
+    overlay: Overlay,
+    changes: Sequence[Change],
+    now: int,
+    yield_now: YieldNow,
+    labels: Labels = NO_LABELS,
+    view: Labels = NO_LABELS,
+) -> Delta:
+    """Apply changes to an overlay as the commit applies them to the tenant: with these labels where
+    they name no others, and within a view.
+    """
     with overlay.lock.write():
-        return apply_to_overlay(overlay, changes, now, yield_now)
+        return apply_to_overlay(overlay, changes, now, yield_now, labels, view)
 
 
 def stored_row(tenant: Tenant, name: FactName, *, history: bool = False) -> Row | None:
@@ -213,8 +275,17 @@ def stored_row(tenant: Tenant, name: FactName, *, history: bool = False) -> Row 
     scope, predicate, args, positive = name
     partition = tenant.partition(scope)
     stored = partition.get(RelationSchema(predicate, len(args), positive)) if partition else None
+    if stored is None:
+        return None
     symbols = array("I", [tenant.engine.find(arg) for arg in args])
-    if stored is None or 0 in symbols:
+    return stored_row_of(tenant, stored, symbols, history=history)
+
+
+def stored_row_of(
+    tenant: Tenant, stored: StoredRelation, symbols: array[int], *, history: bool = False
+) -> Row | None:
+    """Return what `stored_row` returns for a fact of a relation, by its symbols."""
+    if 0 in symbols:
         return None
     ids = stored.relation.locate(symbols, 1)
     if ids[0] == NO_ROW:
@@ -252,8 +323,8 @@ class Transactions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(self, database: str, tenant: str) -> Transaction:
-        """Open a transaction; raises RateLimited when the tenant has too many."""
+    def begin(self, database: str, tenant: str, view: Labels = NO_LABELS) -> Transaction:
+        """Open a transaction within a view; raises RateLimited when the tenant has too many."""
         self.expire()
         now = self._clock.monotonic()
         with self._mutex:
@@ -263,7 +334,7 @@ class Transactions:
             if open_count >= (limit := self._config.tx_max_open):
                 details = {"limit": "TX_MAX_OPEN", "value": limit, "open": open_count}
                 raise RateLimited("too many open transactions in this tenant", 1.0, details)
-            transaction = Transaction(secrets.token_hex(16), database, tenant, now, now)
+            transaction = Transaction(secrets.token_hex(16), database, tenant, now, now, view=view)
             self._open[transaction.id] = transaction
         return transaction
 

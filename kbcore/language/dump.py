@@ -4,11 +4,11 @@ The functions take facts as rows with the keys of the HTTP interface, so that a 
 from a server as well as from an open knowledge base. Rows and lines are iterators: a dump of any
 size takes constant memory.
 
-A dump keeps signs, scopes, confidence, validity, `ttl` and metadata of facts, and names, confidence
-and scopes of rules, and the version in force of each rule set, with its number, message and
-revision. It does not keep creation times, accesses and priorities, episodes and evidence, earlier
-versions of rule sets and their times, nor scopes without facts and rules. A fact that is valid from
-its creation is written without `validFrom`, and is valid from the load on.
+A dump keeps signs, scopes, confidence, validity, `ttl`, metadata and labels of facts, and names,
+confidence, scopes and labels of rules, and the version in force of each rule set, with its number,
+message and revision. It does not keep creation times, accesses and priorities, episodes and
+evidence, earlier versions of rule sets and their times, nor scopes without facts and rules. A fact
+that is valid from its creation is written without `validFrom`, and is valid from the load on.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from kbcore.errors import InvalidInput
 from kbcore.language import dumped_sets
 from kbcore.language.files import declaration_of, fact_of, rule_of
 from kbcore.state.facts import Row
+from kbcore.state.labels import from_json, write_labels
 from kbcore.state.rule_sets import FACT, ItemKey, item_key
 from kbcore.state.rulebook import stored_definition, stored_rule
+from kbplanner.ir.dimensions import Dimension
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, Rule
 from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
@@ -54,14 +56,20 @@ def dump_lines(
     dump_format: str = KB,
     rule_sets: Iterable[RuleSetContents] = (),
 ) -> Iterator[str]:
-    """Yield the lines of a dump, without line breaks: rule sets, facts in the order of the rows,
-    then rules. Facts and rules that only rule sets contain are in their rule sets only; a rule set
-    without contents is left out.
+    """Yield the lines of a dump, without line breaks: dimensions of labels, rule sets, facts in the
+    order of the rows, then rules. Facts and rules that only rule sets contain are in their rule
+    sets only; a rule set without contents is left out.
 
     `dump_format` is one of DUMP_FORMATS; raises InvalidInput for another one.
     """
     if dump_format not in DUMP_FORMATS:
         raise InvalidInput.at("format", f"must be one of {', '.join(DUMP_FORMATS)}")
+    rules = list(rules)
+    dimensions = [each for each in rules if isinstance(each, Dimension)]
+    rules = [each for each in rules if not isinstance(each, Dimension)]
+    for each in dimensions:
+        text = definition_text(each)
+        yield text if dump_format == KB else orjson.dumps({"text": text}).decode()
     owned: set[tuple[str | None, ItemKey]] = set()
     for contents in rule_sets:
         if not contents.statements:
@@ -72,10 +80,10 @@ def dump_lines(
             yield orjson.dumps(dumped_sets.entry(contents)).decode()
         owned.update(_owned(contents))
     if owned:
-        facts = (row for row in facts if (row["scope"], _fact_key(row)) not in owned)
-        rules = (
-            each for each in rules if (each.scope, item_key(stored_definition(each))) not in owned
+        facts = (
+            row for row in facts if row.get("labels") or (row["scope"], _fact_key(row)) not in owned
         )
+        rules = [each for each in rules if _is_labelled(each) or _rule_key(each) not in owned]
     if dump_format == KB:
         yield from map(fact_text, facts)
         yield from map(definition_text, rules)
@@ -103,6 +111,15 @@ def _owned(contents: RuleSetContents) -> Iterator[tuple[str | None, ItemKey]]:
                 yield contents.scope, item_key(stored_definition(definition))
 
 
+def _is_labelled(definition: Definition) -> bool:
+    """Return True for a rule with labels, which no rule set contains."""
+    return isinstance(definition, Rule) and bool(definition.labels)
+
+
+def _rule_key(definition: Definition) -> tuple[str | None, ItemKey]:
+    return definition.scope, item_key(stored_definition(definition))
+
+
 def _fact_key(row: Row) -> ItemKey:
     return FACT, row["predicate"], tuple(row["args"]), not row["negated"]
 
@@ -116,6 +133,7 @@ def fact_text(row: Row) -> str:
         _own_start(row),
         row["validUntil"],
         row["metadata"] or None,
+        write_labels(from_json(row.get("labels", {}))),
     )
     return print_fact(_atom(row), annotations)
 
@@ -123,7 +141,8 @@ def fact_text(row: Row) -> str:
 def fact_entry(row: Row) -> dict[str, Any]:
     """Return a fact as the JSON object of a line.
 
-    A fact that JSON cannot express, because an argument starts with `?`, is an object with `text`.
+    A fact with labels, or that JSON cannot express, because an argument starts with `?`, is an
+    object with `text`.
     """
     entry: dict[str, Any] = {"predicate": row["predicate"], "args": list(row["args"])}
     if row["negated"]:
@@ -132,7 +151,7 @@ def fact_entry(row: Row) -> dict[str, Any]:
         is_expressible = atom_from_json(entry) == _atom(row)
     except InvalidInput:
         is_expressible = False
-    if not is_expressible:
+    if not is_expressible or row.get("labels"):
         return {"text": fact_text(row)}
     for key, value in (
         ("scope", row["scope"]),
@@ -155,10 +174,13 @@ def definition_text(definition: Definition) -> str:
 def rule_entry(rule: Definition) -> dict[str, Any]:
     """Return a rule as the JSON object of a line.
 
-    A rule that JSON cannot express is an object with `text`, and so is a declaration.
+    A rule with labels, or that JSON cannot express, is an object with `text`, and so is a
+    declaration.
     """
     if not isinstance(rule, Rule):
         return {"text": print_declaration(rule)}
+    if rule.labels:
+        return {"text": print_rule(rule)}
     entry = rule_to_json(rule)
     try:
         is_expressible = rule_from_json(entry) == rule

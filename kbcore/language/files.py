@@ -169,7 +169,8 @@ def read_statements(
     """Read text in the rule language, in chunks cut anywhere; `yield_now` is called about once a
     millisecond.
     """
-    return batches(parse_stream(chunks, yield_now=yield_now), scope, yield_now)
+    statements = parse_stream(chunks, yield_now=yield_now, labelled=True)
+    return batches(statements, scope, yield_now)
 
 
 def batches(
@@ -233,6 +234,7 @@ def fact_of(statement: FactStatement, scope: str | None = None) -> Fact:
         _time(notes.valid_until, "validUntil", line),
         notes.confidence,
         notes.metadata or {},
+        labels=notes.labels,
     )
 
 
@@ -256,11 +258,7 @@ def rule_of(statement: RuleStatement, scope: str | None = None) -> Rule:
 
 
 def _scoped(rule: Rule, scope: str | None) -> Rule:
-    return (
-        rule
-        if rule.scope or not scope
-        else Rule(rule.head, rule.body, rule.name, rule.confidence, scope)
-    )
+    return rule if rule.scope or not scope else replace(rule, scope=scope)
 
 
 def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
@@ -331,7 +329,7 @@ def _json_clause(entry: dict[str, Any], scope: str | None) -> Fact | Definition:
     if "text" in entry:
         if len(entry) > 1 or not isinstance(entry["text"], str):
             raise InvalidInput.at("text", "is a text and the only member of its object")
-        statements = parse_program(entry["text"], final_dot=False)
+        statements = parse_program(entry["text"], final_dot=False, labelled=True)
         statement = statements[0] if len(statements) == 1 else None
         if isinstance(statement, FactStatement):
             return fact_of(statement, scope)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +15,10 @@ from kbcore.state.names import check_name
 from kbcore.state.rule_sets import Item, ItemKey, is_same, item_key, item_text
 from kbcore.state.rulebook import stored_definition
 from kbplanner.authoring.blocks import read_source
+from kbplanner.ir.dimensions import WrittenLabel
 from kbplanner.ir.inputs import Input
 from kbplanner.ir.phrases import declaration_problem
+from kbplanner.lru import LruCache
 from kbplanner.pacing import YieldNow, paced
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.diagnostics import syntax_error
@@ -29,6 +31,9 @@ from kbplanner.syntax.statements import (
     RuleStatement,
     Statement,
 )
+
+MAX_READ_SETS = 16
+"""Rule sets of a tenant whose rules are remembered as they were last read."""
 
 STATEMENTS_PER_YIELD = 8
 """Statements read between two calls of `yield_now`: about a millisecond."""
@@ -86,11 +91,48 @@ def _read(path: Path, display_path: str) -> RuleSetFile:
         raise InvalidInput(f"{path.name}: not UTF-8 at byte {error.start}") from error
 
 
+class ReadRules:
+    """The rules of the files that some rule sets were last deployed from, by the text of their
+    statements: most of a rule set is the same in its next version.
+    """
+
+    def __init__(self) -> None:
+        self._of: LruCache[tuple[str | None, str], dict[str, RuleStatement]]
+        self._of = LruCache(MAX_READ_SETS)
+
+    def close(self) -> None:
+        """Forget all rules."""
+        self._of.clear()
+
+    def of(self, scope: str | None, name: str) -> Mapping[str, RuleStatement]:
+        """Return the rules that a rule set was last deployed from."""
+        return self._of.get((scope, name)) or {}
+
+    def put(
+        self, scope: str | None, name: str, statements: Iterable[Statement], yield_now: YieldNow
+    ) -> None:
+        """Note the statements that a rule set was deployed from."""
+        rules: dict[str, RuleStatement] = {}
+        several: set[str] = set()  # a constraint may stand for several rules of one text
+        for each in paced(statements, yield_now, STATEMENTS_PER_YIELD):
+            if isinstance(each, RuleStatement) and not each.rule.labels:
+                if each.text in rules:
+                    several.add(each.text)
+                rules[each.text] = each
+        self._of.put((scope, name), {k: v for k, v in rules.items() if k not in several})
+
+
 def read_rule_set(
-    files: Sequence[RuleSetFile], name: str, scope: str | None, yield_now: YieldNow
+    files: Sequence[RuleSetFile],
+    name: str,
+    scope: str | None,
+    yield_now: YieldNow,
+    known: Mapping[str, RuleStatement] | None = None,
+    read: list[Statement] | None = None,
 ) -> dict[ItemKey, Item]:
     """Return the contents of the files of a rule set, and of the rule sets that they import, by
-    key; tests and fixtures are left out.
+    key; tests and fixtures are left out. Rules whose text is in `known` are not read again. The
+    statements of the files are added to `read`.
 
     `@strict` in a file makes the inputs of all files strict, but not those of rule sets that they
     import. A file whose `@module` gives another name is refused. Raises RuleSyntaxError
@@ -98,7 +140,10 @@ def read_rule_set(
     InvalidInput.
     """
     items: dict[ItemKey, Item] = {}
-    sources = [(file, _source(file, yield_now)) for file in paced(files, yield_now, 1)]
+    sources = [(file, _source(file, yield_now, known)) for file in paced(files, yield_now, 1)]
+    if read is not None:
+        for _, source in sources:
+            read += source.statements
     is_strict = any(source.is_strict for _, source in sources)
     for file, source in sources:
         if source.module is not None and source.module.name != name:
@@ -106,10 +151,10 @@ def read_rule_set(
                 "name", f"{file.path} is of the rule set '{source.module.name}', not of '{name}'"
             )
     imports = (name for _, source in sources for name in source.imports)
-    read = [(file, source, is_strict) for file, source in sources]
+    parts = [(file, source, is_strict) for file, source in sources]
     for imported, source in imported_sets(imports, yield_now).items():
-        read.append((RuleSetFile(f"{IMPORT} {imported}", ""), source, source.is_strict))
-    for file, source, makes_strict in read:
+        parts.append((RuleSetFile(f"{IMPORT} {imported}", ""), source, source.is_strict))
+    for file, source, makes_strict in parts:
         statements = paced(source.statements, yield_now, STATEMENTS_PER_YIELD)
         for item in _items(file, statements, scope, makes_strict):
             key = item_key(item)
@@ -140,10 +185,12 @@ def imported_texts(sources: Sequence[Parsed], scope: str | None) -> dict[str, st
     return texts
 
 
-def _source(file: RuleSetFile, yield_now: YieldNow) -> Parsed:
+def _source(
+    file: RuleSetFile, yield_now: YieldNow, known: Mapping[str, RuleStatement] | None
+) -> Parsed:
     """Read a file without its tests; raises RuleSyntaxError."""
     try:
-        parsed = read_source(file.text, yield_now=yield_now).parsed
+        parsed = read_source(file.text, yield_now=yield_now, known=known).parsed
         if parsed.errors:
             raise syntax_error(parsed.errors)
         check_statements(paced(parsed.statements, yield_now, STATEMENTS_PER_YIELD))
@@ -185,6 +232,17 @@ def _items(
     for statement in statements:
         if isinstance(statement, GoalStatement):
             raise _refused(file, statement, "a query is asked, not deployed; write it into a test")
+        labels: tuple[WrittenLabel, ...] = ()
+        if isinstance(statement, FactStatement):
+            labels = statement.annotations.labels
+        elif isinstance(statement, RuleStatement):
+            labels = statement.rule.labels
+        if labels:
+            raise _refused(
+                file,
+                statement,
+                f'a statement of a rule set has no label or option "{labels[0].name}"',
+            )
         if isinstance(statement, FactStatement):
             fact = fact_of(statement, scope)
             if fact.ttl is not None:

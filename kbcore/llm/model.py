@@ -12,7 +12,9 @@ from kbcore.clock import Clock
 from kbcore.config.settings import Config
 from kbcore.errors import ModelFailed, PluginFailed, ProviderFailed, RateLimited
 from kbcore.llm.breaker import Breaker
+from kbcore.llm.call_span import begin_call, describe_answer
 from kbcore.plug.ports import Completion, CompletionRequest, LLMProvider, Usage
+from kbcore.tracing import spans
 
 MIN_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 20.0
@@ -121,6 +123,16 @@ class LanguageModel:
         raise AssertionError("the last try returns or raises")
 
     def _once(self, request: CompletionRequest, operation: str, deadline: float) -> Completion:
+        if spans.tracer is None:
+            return self._called(request, operation, deadline)
+        with begin_call(spans.tracer, self.name, self.model, request) as span:
+            completion = self._called(request, operation, deadline)
+            if span.is_recorded:
+                tracer = spans.tracer
+                describe_answer(span, completion, tracer is not None and tracer.shows_content)
+            return completion
+
+    def _called(self, request: CompletionRequest, operation: str, deadline: float) -> Completion:
         start = self.clock.monotonic()
         outcome, completion = "error", Completion("")
         try:

@@ -167,7 +167,9 @@ TABLE_LOOKUPS = _count(
 TABLES = _gauge("svc_goal_tables", _A, "Goal tables kept")
 TABLE_BYTES = _gauge("svc_goal_table_bytes", _A, "Memory of kept goal tables")
 MAINTAINED_BYTES = _gauge(
-    "svc_maintained_bytes", _A, "Memory of goal tables and standing goals that follow changes"
+    "svc_maintained_bytes",
+    _A,
+    "Memory of goal tables, standing goals and kept conclusions that follow changes",
 )
 MAINTAINED_ROW_BYTES = _gauge(
     "svc_maintained_row_bytes", _A, "The part of it that is rows, without sets and indexes"

@@ -12,14 +12,16 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import field as attribute
+from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeKeys, ChangeSet
-from kbcore.state.keys import ADMIN, REPLICA, ROLES, KeyRing, StoredKey
+from kbcore.state.keys import ADMIN, READER, REPLICA, ROLES, WRITER, KeyRing, StoredKey
+from kbcore.state.labels import NO_LABELS, Dimensions, Labels, from_json, narrowed
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -38,7 +40,12 @@ OVERLAP_S = 3600
 _DAY_MS = 86_400_000
 _ID_BYTES, _SECRET_BYTES = 8, 32
 _KEY = re.compile(r"kb_([0-9a-f]{16})_[0-9a-f]{64}")
+_KEY_ID = re.compile(r"[0-9a-f]{16}")
 _NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
+_VALUE = re.compile(r"[a-z][A-Za-z0-9_]{0,62}")
+MAX_DIMENSIONS = 16
+"""Maximum number of dimensions in the view, and in the labels, of a key."""
+
 _NO_DIGEST = "0" * 64
 
 
@@ -54,7 +61,8 @@ class NewKey:
 class KeyWanted:
     """A request for a key.
 
-    Name, role, where it is valid (empty: everywhere), days until it expires (None: never).
+    Name, role, where it is valid (empty: everywhere), days until it expires (None: never), what it
+    may see (`view`, such as `{"trust": "user"}`), and the labels of what it stores.
     """
 
     name: str
@@ -63,6 +71,8 @@ class KeyWanted:
     tenants: tuple[str, ...] = ()
     expires_in_days: float | None = None
     description: str = ""
+    view: Mapping[str, Any] = attribute(default_factory=dict)
+    labels: Mapping[str, Any] = attribute(default_factory=dict)
 
     def check(self) -> None:
         """Raise InvalidInput naming the first invalid field."""
@@ -84,6 +94,10 @@ class KeyWanted:
                 "role",
                 "must not be replica with databases or tenants: a replica follows the whole node",
             )
+        for name, values in (("view", self.view), ("labels", self.labels)):
+            _values(name, values)
+            if values and self.role not in (READER, WRITER):
+                raise InvalidInput.at(name, f"is for keys with the role {READER} or {WRITER}")
         days = self.expires_in_days
         if days is not None and not 0 < days <= MAX_EXPIRY_DAYS:
             raise InvalidInput.at("expiresInDays", f"must be over 0 and at most {MAX_EXPIRY_DAYS}")
@@ -139,6 +153,22 @@ class Keys:
         """Return True if a key that was verified before is still valid."""
         known = self._ring.get(id)
         return known is not None and known.holds(self._runtime.clock.now_ms())
+
+    def may_see(self, owner: str, view: Labels, dimensions: Dimensions) -> bool:
+        """Return True if the key with this id is valid and may see a view of a tenant.
+
+        A name that is no id of a key, as a plugin gives it to a caller, may.
+        """
+        if not _KEY_ID.fullmatch(owner):
+            return True
+        known = self._ring.get(owner)
+        if known is None or not known.holds(self._runtime.clock.now_ms()):
+            return False
+        try:
+            seen = narrowed(known.view, view, dimensions)
+        except Forbidden:
+            return False
+        return seen == narrowed(NO_LABELS, view, dimensions)
 
     def create(self, request: KeyWanted, *, first: bool = False) -> NewKey:
         """Create a key; raise InvalidInput and TooLarge, and Forbidden for a `first` key if there
@@ -202,6 +232,8 @@ class Keys:
                 tenants=tuple(dict.fromkeys(request.tenants)),
                 expires_at=expires,
                 description=request.description,
+                view=from_json(request.view),
+                labels=from_json(request.labels),
             )
         )
 
@@ -244,6 +276,21 @@ def _fresh(key: StoredKey) -> NewKey:
     id = secrets.token_hex(_ID_BYTES)
     secret = f"kb_{id}_{secrets.token_hex(_SECRET_BYTES)}"
     return NewKey(replace(key, id=id, digest=digest_of(secret)), secret)
+
+
+def _values(field: str, values: Mapping[str, Any]) -> None:
+    """Check levels and groups by dimension; those of a tenant are known when the key is used."""
+    if len(values) > MAX_DIMENSIONS:
+        raise InvalidInput.at(field, f"must have at most {MAX_DIMENSIONS} dimensions")
+    for name, each in values.items():
+        groups = (each,) if isinstance(each, str) else each
+        if not isinstance(groups, Sequence) or len(groups) > MAX_NAMES:
+            raise InvalidInput.at(f"{field}.{name}", "must be a level or a list of groups")
+        for text in (name, *groups):
+            if not isinstance(text, str) or not _VALUE.fullmatch(text):
+                raise InvalidInput.at(field, "must have names of dimensions, levels and groups")
+        if field == "labels" and not groups:
+            raise InvalidInput.at(f"{field}.{name}", "must have at least one group")
 
 
 def _text(field: str, value: str, longest: int, *, empty: bool) -> None:

@@ -16,9 +16,10 @@ from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import Usage
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.tables import TableCounts
+from kbcore.retraction.cascade import Cascades
 from kbcore.state.changes import ChangeSet, Delta, DropScope, EvictFacts, ForkScope, MergeScope
 from kbcore.state.tenant import Tenant
-from kbcore.subscriptions.registry import StandingGoals
+from kbcore.subscriptions.registry import registries
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -193,7 +194,8 @@ def _state(runtime: Runtime, known: MutableMapping[Tenant, Figures]) -> Iterator
         if reasoner is not None:
             tables = reasoner.tables
             table_count, table_bytes = table_count + len(tables), table_bytes + tables.bytes
-        for each in (None if reasoner is None else reasoner.tables, StandingGoals.of(tenant)):
+        tables_of = None if reasoner is None else reasoner.tables
+        for each in (tables_of, *registries(tenant), tenant.attached.get(Cascades)):
             if each is not None:
                 sizes = each.maintained_bytes()
                 maintained = [a + b for a, b in zip(maintained, sizes, strict=True)]

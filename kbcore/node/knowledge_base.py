@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -95,6 +95,7 @@ class KnowledgeBase(
         after the write, so it must be quick; an exception in it is logged.
         """
         self.kb.require_present()
+        self.kb.require_whole()
         if scope not in (None, ALL_SCOPES):
             check_name("scope", scope)
         runtime, selection = self._runtime, Wanted.of(predicate, events, scope)
@@ -111,14 +112,17 @@ class KnowledgeBase(
         if user is None:
             return EmbeddedMemory(self)
         check_name("user", user)
+        self.kb.require_whole()
         return EmbeddedMemory(KnowledgeBase(self._runtime, user, self.database, owns_runtime=False))
 
     def keys(self) -> Keys:
         """Return a handle on the API keys that a server on this storage accepts."""
+        self.kb.require_whole()
         return self._runtime.keys()
 
     def admin(self) -> Admin:
         """Return a handle on whole databases and tenants."""
+        self.kb.require_whole()
         return self._runtime.admin()
 
     @contextmanager
@@ -130,7 +134,8 @@ class KnowledgeBase(
         changed something that the block read or wrote; the block can then be retried.
         """
         self.kb.require_present()
-        operations = Operations(self._runtime, self.database, self.tenant)
+        view, labels = self.kb.view, self.kb.labels
+        operations = Operations(self._runtime, self.database, self.tenant, view, labels)
         inside = KnowledgeBase(self._runtime, self.tenant, self.database, owns_runtime=False)
         inside.kb = cast(TenantKB, operations)
         try:
@@ -154,6 +159,21 @@ class KnowledgeBase(
         with named(knownAt="at"):
             past.kb = self.kb.known_at(moment, request_limits(timeout_ms))
         return past
+
+    def viewed(
+        self, view: Mapping[str, Any] | None = None, labels: Mapping[str, Any] | None = None
+    ) -> KnowledgeBase:
+        """Return this knowledge base as a view shows it; what is written through it gets labels.
+
+        `view` is like `{"trust": "user", "team": ["eng"]}`: a level admits itself and those above,
+        groups admit what belongs to one of them or to everybody. `labels` are like `{"trust":
+        "web"}`. Answers, windows and proofs are those of a knowledge base that holds only what the
+        view admits. The result needs no closing. Raises InvalidInput for levels and groups that no
+        `@levels` or `@groups` declares.
+        """
+        seen = KnowledgeBase(self._runtime, self.tenant, self.database, owns_runtime=False)
+        seen.kb = self.kb.viewed(view, labels)
+        return seen
 
     def history_start(self) -> int:
         """Return the oldest instant that `known_at` can read, in epoch milliseconds."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kbcore.clock import Clock, LoggedClock, SystemClock
-from kbcore.config.settings import Config
+from kbcore.config.settings import Config, environment
 from kbcore.context.text.tokens import TokenCounter
 from kbcore.errors import StorageFailed
 from kbcore.llm.model import LanguageModel
@@ -18,9 +18,11 @@ from kbcore.node.shard import Storage, recover_storage
 from kbcore.node.shard_layout import open_logs
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider
+from kbcore.receipts.signing import configured_key
 from kbcore.replication.role import check_settings
 from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
+from kbcore.tracing.spans import join_program
 
 
 def open_runtime(
@@ -40,6 +42,8 @@ def open_runtime(
     Raises ConfigError, StorageBusy, LogCorrupted.
     """
     check_settings(config)
+    join_program(environment())
+    receipt_key = configured_key(config)
     loaded = Plugins(config, plugins)
     loaded.salience_scorer()  # fail on an unknown name before the log is opened
     scheduling = scheduling or Scheduling()
@@ -63,6 +67,7 @@ def open_runtime(
             provider, config, logged, model_called(metrics, loaded, provider.name)
         )
     runtime = Runtime(config, loaded, metrics, storage, scheduling, on_failure, model)
+    runtime.receipt_key = receipt_key
     runtime.token_counter = TokenCounter(tokenizer)
     if embedder is not None:
         embedding = Embedding(embedder, logged, scheduling.offload, runtime.meters.embedded)

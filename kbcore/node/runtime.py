@@ -22,6 +22,7 @@ from kbcore.durable.recovery import Recovered
 from kbcore.durable.request_key import marked
 from kbcore.durable.snapshot import paced
 from kbcore.durable.transactions import Transactions
+from kbcore.encryption.sealer import FileSealer, Sealer
 from kbcore.errors import KBError, NotReady, StorageFailed, StorageFull
 from kbcore.events.feed import Committed, Feeds
 from kbcore.llm.model import LanguageModel, model_check
@@ -52,9 +53,11 @@ from kbcore.operations.tenant_kb import TenantKB
 from kbcore.operations.transaction import TransactionKB
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogSeed, LogStatus, LogStore
+from kbcore.plug.sealed_store import SealedStore
 from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.external.predicates import ExternalPredicates, search_predicates
+from kbcore.receipts.signing import ReceiptKey
 from kbcore.replication.failover import Connect
 from kbcore.replication.role import FOLLOWER
 from kbcore.retraction.cascade import Cascades
@@ -65,8 +68,10 @@ from kbcore.search.vectors.indexer import VectorIndexes
 from kbcore.search.vectors.places import VectorSettings, erase_purged, erased_to, forget_files
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeCatalog, ChangeSet, Delta, PurgeMemory
+from kbcore.state.labels import NO_LABELS, Dimensions, Labels
+from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import Tenant
-from kbcore.subscriptions.registry import StandingGoals
+from kbcore.subscriptions.registry import registries
 from kbcore.upkeep.sweep import Sweeper
 from kbplanner.engine.backend import RunLimits
 
@@ -102,6 +107,7 @@ class Runtime:
         self.clock = storage.clock
         self.recovered = storage.recovered
         self.recovery_seconds = 0.0
+        self.receipt_key: ReceiptKey | None = None
         self.shard_count = storage.shards
         self._new_tenants = (
             NewTenants(plugins, self._known_tenant, self._commit)
@@ -155,6 +161,7 @@ class Runtime:
             lambda database, tenant: shard_of(database, tenant, storage.shards),
             config.vector_index_mb << 20,
             fact_text,
+            self._vector_sealer,
         )
         self._wake = threading.Event()
         self._stopping = False
@@ -355,8 +362,14 @@ class Runtime:
         """Return a handle on the API keys of the node."""
         return Keys(self, self.databases)
 
-    def begin(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:
-        """Open a transaction and return its id.
+    def may_see(self, owner: str, view: Labels, dimensions: Dimensions) -> bool:
+        """Return False if the owner of a subscription is a key that may not see a view any more."""
+        return self.keys().may_see(owner, view, dimensions)
+
+    def begin(
+        self, database: str = DEFAULT, tenant: str = DEFAULT, view: Labels = NO_LABELS
+    ) -> str:
+        """Open a transaction, which sees and changes what a view admits, and return its id.
 
         Raises UnknownDatabase, RateLimited, ReadOnlyFollower.
         """
@@ -364,7 +377,7 @@ class Runtime:
         known = self._known_tenant(database, tenant)
         if known is None and self._new_tenants is not None:
             self._new_tenants.introduce(database, tenant)
-        return self.transactions.begin(database, tenant).id
+        return self.transactions.begin(database, tenant, view).id
 
     def refuse_on_follower(self) -> None:
         """Raise ReadOnlyFollower on a follower, NotReady while there is no leader.
@@ -595,7 +608,15 @@ class Runtime:
 
     def cascades(self, tenant: Tenant) -> Cascades:
         """Return the object that finds conclusions that no longer hold after retractions."""
-        return tenant.attached.need(Cascades, lambda: Cascades(tenant, self.predicates))
+        cascades = tenant.attached.get(Cascades)
+        if cascades is None:
+            # Those of a transaction do not last.
+            tables = None if isinstance(tenant, Overlay) else self.reasoner(tenant).tables
+            cascades = tenant.attached.need(
+                Cascades,
+                lambda: Cascades(tenant, self.predicates, tables, self.config.engine_verify),
+            )
+        return cascades
 
     def snapshot(self) -> int:
         """Take a snapshot of every shard and drop the log it makes unnecessary.
@@ -650,6 +671,19 @@ class Runtime:
             _log.warning("vectors of purged facts are still in the storage: %s", error)
             return False
         return True
+
+    def _vector_sealer(self, database: str, tenant: str) -> FileSealer | None:
+        """Return what encrypts the file of vectors of a tenant, None without encryption."""
+        if not self.plugins.encryption.is_on:
+            return None
+
+        def current() -> Sealer:
+            shard = self.shards.get(shard_of(database, tenant, self.shard_count))
+            if shard is None or not isinstance(shard.store, SealedStore):
+                raise NotReady("the log of the tenant is not open here")
+            return shard.store.sealer
+
+        return FileSealer(current, (database, tenant))
 
     def _forget_vectors(self, changes: ChangeSet) -> None:
         """Delete the files of vectors of tenants that were emptied or dropped. With an embedder its
@@ -785,9 +819,12 @@ class Runtime:
 
     def _keep_goals(self) -> None:
         for tenant in list(self._all_tenants()):
-            if len(tenant.subscriptions) or StandingGoals.of(tenant) is not None:
+            if not (len(tenant.subscriptions) or registries(tenant)):
+                continue
+            kb = self.knowledge_base(tenant.database, tenant.name)
+            for view in kb.views_with_goals():
                 try:
-                    self.knowledge_base(tenant.database, tenant.name).keep_goals()
+                    kb.of_view(view).keep_goals()
                 except KBError as error:
                     _log.warning("standing goals of tenant %s: %s", tenant.name, error)
 
@@ -808,7 +845,7 @@ class Runtime:
         if tenant is not None:
             for kind in (Sessions, Recent, SlowGoals, ReplayedChanges):
                 tenant.attached.pop(kind)
-            if (goals := StandingGoals.of(tenant)) is not None:
+            for goals in registries(tenant):
                 goals.forget_changes()
 
     def align_again(self) -> None:

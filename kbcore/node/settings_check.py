@@ -14,10 +14,12 @@ from urllib.parse import urlsplit
 
 from kbcore.clock import SystemClock
 from kbcore.config.settings import PREFIX, SETTINGS, Config
+from kbcore.encryption.master_key import key_warnings
 from kbcore.errors import ConfigError, KBError
 from kbcore.operations.decision_targets import FILE, DecisionTarget, decision_target
 from kbcore.plug.manager import Plugins
 from kbcore.reason.external.predicates import search_predicates
+from kbcore.receipts.signing import configured_key
 from kbcore.replication.role import check_settings
 from kbcore.scheduling import Scheduling
 
@@ -98,6 +100,8 @@ def plugin_problems(config: Config, specs: ModuleType) -> list[str]:
     with _collected(problems):
         plugins.check_storage()
     checks: list[Callable[[], object]] = [
+        plugins.encryption.check_settings,
+        partial(configured_key, config),
         plugins.salience_scorer,
         plugins.llm_provider,
         plugins.embedder,
@@ -155,11 +159,14 @@ def machine_problems(config: Config) -> list[str]:
 
 
 def machine_warnings(config: Config) -> list[str]:
-    """Return the settings that name a host which this machine cannot resolve."""
-    warnings = []
+    """Return the settings that name a host which this machine cannot resolve, or a key that other
+    users can read.
+    """
+    warnings = [*key_warnings(config)]
     for name, url in (
         ("STORAGE_URL", config.storage_url),
         ("LEADER_URL", config.leader_url),
+        ("OAUTH_ISSUER", config.oauth_issuer),
         ("CLUSTER_URL", config.cluster_url),
         ("COORDINATOR_URL", config.coordinator_url),
         ("LLM_BASE_URL", config.llm_base_url),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from kbcore.replication.role import NONE, Replication, check_leader_mark
 from kbcore.scheduling import Scheduling
 from kbcore.state.catalog import DEFAULT, Catalog, DatabaseEntry
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet, Delta
+from kbcore.system_calls import available_cores
 from kbplanner.engine.engine import Engine as CEngine
 
 _BLOCKED = "an older database of this name is quarantined"
@@ -98,13 +98,6 @@ def recover_storage(
 def new_catalog(config: Config) -> Catalog:
     """Return an empty catalog with the threads of the settings for its engine."""
     return Catalog(partial(CEngine, threads=config.engine_threads or available_cores()))
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)

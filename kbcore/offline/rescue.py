@@ -14,11 +14,14 @@ from kbcore.durable.backup import BackupInfo, chunks_of, verify, written
 from kbcore.durable.capture import capture
 from kbcore.durable.records import logged_at, owners
 from kbcore.durable.snapshot import encode
+from kbcore.encryption.key_folder import keys_dir
+from kbcore.encryption.master_key import is_configured
 from kbcore.errors import AlreadyExists, ConfigError, LogCorrupted
 from kbcore.node.shard_layout import adopt_logs
 from kbcore.offline.logs import opened_logs, recovered, removed_on_failure, tenants_of
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogSeed
+from kbcore.system_calls import sync_file
 from kbplanner.syntax.diagnostics import counted
 
 if TYPE_CHECKING:
@@ -82,14 +85,16 @@ def salvage_folder(
     """Copy the undamaged data of a folder to an empty one, and return a report.
 
     The report lists the recovered and the lost data of each tenant, with the numbers and times (ISO
-    8601) of the records; with several shards `shards`
-    has a report of each, with `error` for a shard of which nothing can be read: it is empty in the
-    copy. The copy is opened and recovered before this function returns. Raises AlreadyExists if
-    `to` is not empty, and LogCorrupted if no data can be read.
+    8601) of the records; with several shards `shards` has a report of each, with `error` for a
+    shard of which nothing can be read: it is empty in the copy. Tenants whose keys are lost are
+    left out, and `lostKeys` has the ids. The copy is opened and recovered before this function
+    returns. Raises AlreadyExists if `to` is not empty, and LogCorrupted if no data can be read.
     """
     _must_be(folder)
     plugins, settings = _plugins(config, folder)
-    target_plugins, target = _plugins(config, to)
+    target_plugins, target = _plugins(
+        replace(config or Config(), encryption_keys_dir=settings.encryption_keys_dir), to
+    )
     places, tools = plugins.shard_places(), plugins.storage_tools()
     log_ids = () if places is None else places.recorded(settings) or ()
     if places is None or not log_ids:
@@ -140,18 +145,24 @@ def backup_storage(to: Path, config: Config) -> BackupInfo:
     """
     if config.storage_backend == "wal":
         _must_be(config.storage_dir)
-    with opened_logs(Plugins(config), config) as stores, recovered(stores, config) as logs:
+    plugins = Plugins(config)
+    with opened_logs(plugins, config) as stores, recovered(stores, config) as logs:
         statuses = [log.store.status() for log in logs]
         seeds = tuple(LogSeed(each.log_id, each.epoch, each.head) for each in statuses)
-        info = BackupInfo(seeds, SystemClock().now_ms())
-        return keep(written(info, (encode(capture(log.catalog)) for log in logs)), to)
+        info = BackupInfo(seeds, SystemClock().now_ms(), plugins.encryption.is_on)
+        chunks = (
+            plugins.encryption.backed_up(seed, encode(capture(log.catalog)))
+            for seed, log in zip(seeds, logs, strict=True)
+        )
+        return keep(written(info, chunks), to)
 
 
 def running_backup(runtime: Runtime) -> tuple[BackupInfo, Iterator[bytes]]:
     """Return the current state as a backup file, in pieces that can be written while serving."""
     logs, chunks = runtime.captured()
-    info = BackupInfo(logs, runtime.clock.now_ms())
-    return info, written(info, chunks)
+    encryption = runtime.plugins.encryption
+    info = BackupInfo(logs, runtime.clock.now_ms(), encryption.is_on)
+    return info, written(info, map(encryption.backed_up, logs, chunks))
 
 
 def keep(parts: Iterable[bytes], to: Path) -> BackupInfo:
@@ -167,7 +178,7 @@ def keep(parts: Iterable[bytes], to: Path) -> BackupInfo:
             for part in parts:
                 file.write(part)
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         info = verify(aside)
         aside.rename(to)
     finally:
@@ -175,8 +186,10 @@ def keep(parts: Iterable[bytes], to: Path) -> BackupInfo:
     return info
 
 
-def restore_file(backup: Path, to: str, config: Config | None = None) -> tuple[BackupInfo, Kept]:
-    """Make a storage folder from a backup.
+def restore_file(
+    backup: Path, to: str, config: Config | None = None, *, skips_lost: bool = False
+) -> tuple[BackupInfo, Kept]:
+    """Make a storage folder from a backup; with `skips_lost` without tenants whose keys are lost.
 
     The backup is verified first, and the folder is recovered before this function returns. Raises
     LogCorrupted if the backup is damaged and AlreadyExists if the folder is not empty; after an
@@ -201,13 +214,19 @@ def restore_file(backup: Path, to: str, config: Config | None = None) -> tuple[B
             target = to
             if places is not None and shards > 1:
                 target = places.place(settings, shard, new=True).storage_dir
-            tools.plant(target, replace(log, epoch=log.epoch + 1), chunks)
+            plain: Iterable[bytes] = chunks
+            if info.is_encrypted:
+                plain = plugins.encryption.restored(log, chunks, skips_lost=skips_lost)
+            seed = replace(log, epoch=log.epoch + 1)
+            tools.plant(target, seed, plugins.encryption.planted(seed, plain))
         adopt_logs(plugins, settings, shards)
         return info, _count_in(plugins, settings)
 
 
 def _plugins(config: Config | None, folder: str) -> tuple[Plugins, Config]:
     settings = replace(folder_config(config or Config(), folder), min_free_mb=0)
+    if is_configured(settings):  # that of the folder as a whole, also for its shards
+        settings = replace(settings, encryption_keys_dir=keys_dir(settings))
     return Plugins(settings), settings
 
 

@@ -19,15 +19,29 @@ from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
 from kbcore.reason.budget import NO_LIMITS, Budget, Deadline, Notes, RequestLimits
 from kbcore.reason.external.rows import RowsNeeded
+from kbcore.reason.goal_spans import begin_read, end_read
 from kbcore.reason.options import AnswerOptions, FactOptions, GoalOptions
 from kbcore.reason.predicates import MissingPredicate, Signature, unknown_predicates
 from kbcore.reason.stored_facts import StoredPattern
 from kbcore.state.argument_types import check_arguments
-from kbcore.state.changes import Change, ChangeSet, Delta, Depends, declares_inputs
+from kbcore.state.changes import (
+    Change,
+    ChangeSet,
+    Declare,
+    Delta,
+    Depends,
+    RetractRule,
+    UseLabels,
+    declares_inputs,
+)
 from kbcore.state.facts import Row
+from kbcore.state.labelling import add_layers, check_labelled, concerns_dimensions, concerns_labels
+from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.names import check_name, is_name
 from kbcore.state.partition import Partition
+from kbcore.state.requirements import check_requirements, concerns_requirements
 from kbcore.state.tenant import ALL_SCOPES, NO_INPUTS, Tenant
+from kbcore.tracing import spans
 from kbplanner.engine.backend import RunLimits
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.pacing import YieldNow, begin_yielding, end_yielding, go_on, paced
@@ -51,18 +65,31 @@ class Actor:
     is_admin: bool
 
 
+def not_here(field: str) -> InvalidInput:
+    """Return the error of what is not available with a view or labels."""
+    what = "through a view" if field == "view" else "with labels"
+    return InvalidInput.at(field, f"this is not available {what}")
+
+
+_NAMING_LABELS = (Declare, RetractRule, UseLabels)
+"""Changes that name labels, or change what is declared of them."""
+
+
 class TenantHandle:
     """Handle on one tenant of a runtime: what all parts of a knowledge base share.
 
     `caller` is the client that waits for the result, or None if it cannot disconnect. `actor` is
     the key of the request, None for programs in this process and servers without keys. `instant`
     is the one whose knowledge is read, in epoch milliseconds; None is the present. `present` are
-    the services of now where `instant` is not None.
+    the services of now where `instant` is not None. `view` is the view that is read, `labels` are
+    those of what is written.
     """
 
     actor: Actor | None = None
     instant: int | None = None
     present: Services | None = None
+    view: Labels = NO_LABELS
+    labels: Labels = NO_LABELS
     _snapshot: Snapshot | None = None
 
     def __init__(
@@ -144,7 +171,8 @@ class TenantHandle:
     ) -> list[Row]:
         """Return the stored facts that match a pattern, partition by partition.
 
-        With `notes`, all facts that match are counted.
+        With `notes`, all facts that match are counted. A fact with several labels has its details
+        with each of them as `byLabels`.
         """
         search = self._services.reasoner(tenant).fact_search(pattern, options)
         arity = len(pattern.args)
@@ -154,7 +182,10 @@ class TenantHandle:
             for part in budget.slices(facts.row_count):
                 rows = facts.symbols[part.start * arity : part.stop * arity]
                 ids = stored.relation.locate(rows, len(part))
-                result.extend(stored.rows(tenant.engine, rows, ids, options.as_of))
+                facts_then = stored.rows(tenant.engine, rows, ids, options.as_of)
+                if stored.stacked and options.as_of is None:
+                    add_layers(tenant, stored, rows, facts_then)
+                result.extend(facts_then)
         return result
 
     @property
@@ -195,12 +226,24 @@ class TenantHandle:
         """
         tenant = self._services.find_tenant(self.database, self.tenant)
         checked = NO_INPUTS if tenant is None else tenant.inputs_state
+        kinds = set(map(type, paced(changes, yield_now)))
         declares = any(map(declares_inputs, paced(changes, yield_now)))
         if declares or (tenant is not None and tenant.rules.strict_count):
             check_arguments(tenant, changes, self.clock.now_ms(), yield_now)
+        if (self.labels or not kinds.isdisjoint(_NAMING_LABELS)) and concerns_labels(
+            changes, self.labels
+        ):
+            depends = None if concerns_dimensions(changes) else _with_rules(depends, check)
+            check = partial(self._check_labelled, changes, check)
+        if (tenant is not None and tenant.rules.required) or (
+            Declare in kinds and concerns_requirements(tenant, changes)
+        ):
+            check = partial(self._check_requirements, changes, check, yield_now)
+            depends = None
         if declares:
             check = partial(self._check_again, _state_of(tenant), changes, check, yield_now)
             depends = None
+        yield_now()  # `ChangeSet` looks at all changes once more
         return self._services.commit(
             ChangeSet(
                 self.database,
@@ -213,6 +256,14 @@ class TenantHandle:
                 checked_inputs=checked,
             )
         )
+
+    def _check_labelled(
+        self, changes: tuple[Change, ...], check: Callable[[], None] | None
+    ) -> None:
+        """Run `check`, and check the labels of changes on the state at the write."""
+        if check is not None:
+            check()
+        check_labelled(self._stored_tenant(), changes, self.labels)
 
     def _check_again(
         self,
@@ -228,12 +279,54 @@ class TenantHandle:
         if _state_of(tenant) != state:
             check_arguments(tenant, changes, self.clock.now_ms(), yield_now)
 
+    def _check_requirements(
+        self, changes: tuple[Change, ...], check: Callable[[], None] | None, yield_now: YieldNow
+    ) -> None:
+        """Run `check`, and check what predicates with requirements get."""
+        if check is not None:
+            check()
+        tenant = self._stored_tenant()
+        check_requirements(tenant, changes, self.labels, self._standing_bodies, yield_now)
+
+    def _standing_bodies(self) -> Iterable[tuple[Labels, Sequence[BodyItem]]]:
+        """Return the goals whose answers are kept current, each with its view."""
+        return ()
+
+    def _answering(self: Handle, goal: Sequence[BodyItem]) -> Handle:
+        """Return the handle that answers a goal: this one, or a view of the level that its
+        predicate requires. Raises InvalidInput for a goal that has no answers at one level.
+        """
+        return self
+
+    def _requires_nothing(self) -> bool:
+        """Return True if this handle reads the tenant as it is now, and no predicate of it requires
+        a level.
+        """
+        if self.present is not None:
+            return False
+        services = self._whole_services() if self.view else self._services
+        tenant = services.find_tenant(self.database, self.tenant)
+        return tenant is None or not tenant.rules.required
+
+    def _refuse_required(
+        self, goals: Iterable[BodyItem], tenant: Tenant, where: str | None = None
+    ) -> None:
+        """Raise InvalidInput for goals with predicates that require a higher level than this handle
+        reads; `where` names the field, the tenant is the one that is read.
+        """
+
     def require_present(self) -> None:
         """Raise InvalidInput if this handle reads an earlier state."""
         if self.instant is not None:
             raise InvalidInput.at(
                 "knownAt", "is not available here: this reads the present state only"
             )
+
+    def require_whole(self) -> None:
+        """Raise InvalidInput if this handle reads a view, or gives labels to what it writes."""
+        for field in ("view", "labels"):
+            if getattr(self, field):
+                raise not_here(field)
 
     def _check_writable(self, scope: str | None) -> None:
         """Raise InvalidInput if nothing can be written to a scope."""
@@ -254,6 +347,20 @@ class TenantHandle:
 
     def _read_tenant(self, now: int | None = None) -> Tenant:
         return self._services.read_tenant(self.database, self.tenant, now)
+
+    def _whole_services(self) -> Services:
+        """Return the services without the view of this handle."""
+        return self._services
+
+    def _seen_in(self, tenant: Tenant, budget: Budget) -> Callable[[], Tenant]:
+        """Return a function that returns what this handle sees of a tenant that was rebuilt, as it
+        is at each call.
+        """
+        return lambda: tenant
+
+    def _stored_tenant(self) -> Tenant:
+        """Return the tenant itself, also where this handle reads a view of it."""
+        return self._read_tenant()  # which a transaction has changed
 
     def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
         """Return the partitions that a read covers.
@@ -295,8 +402,10 @@ class TenantHandle:
         whose answers are returned, the decision is logged.
         """
         if self._snapshot is not None:
+            self._refuse_required(goal or (), self._snapshot.tenant)
             return self._snapshot.evaluated(evaluate, notes, kind, goal, options)
-        reading = Reading(self, kind, goal, self._new_budget(request_limits, notes), options)
+        handle = self if goal is None or self._requires_nothing() else self._answering(goal)
+        reading = Reading(handle, kind, goal, self._new_budget(request_limits, notes), options)
         with reading as (tenant, budget):
             while True:
                 try:
@@ -502,6 +611,7 @@ class Snapshot:
         budget.yield_now()
         own = budget.next_goal(notes or Notes())
         error: BaseException | None = None
+        span = None if spans.tracer is None else begin_read(spans.tracer, kind, goal, own)
         try:
             return evaluate(self.tenant, own)
         except RowsNeeded:
@@ -515,6 +625,8 @@ class Snapshot:
             raise
         finally:
             answers = own.answers - budget.answers
+            if span is not None:
+                end_read(span, own, error, answers)
             budget.add(own)
             if goal is not None:
                 seconds = budget.clock.monotonic() - own.begun
@@ -536,6 +648,7 @@ class Reading:
         "_kind",
         "_lock",
         "_options",
+        "_span",
         "_tenant",
         "_token",
     )
@@ -555,6 +668,11 @@ class Reading:
         self._kind = kind
         self._goal = goal
         self._budget = budget
+        self._span = (
+            None
+            if spans.tracer is None or spans.CURRENT.get() is spans.DROPPED
+            else begin_read(spans.tracer, kind, goal, budget)
+        )
 
     def __enter__(self) -> tuple[Tenant, Budget]:
         handle = self._handle
@@ -563,6 +681,8 @@ class Reading:
         try:
             self._lock.__enter__()
         except BaseException:  # such as KeyboardInterrupt: `__exit__` is not called
+            if self._span is not None:
+                self._span.end()
             handle._ended(tenant, self._kind, None, self._budget)
             raise
         self._token = begin_yielding(self._budget.yield_compiling)
@@ -606,7 +726,17 @@ class Reading:
             self._lock.__exit__(kind, error, trace)
         if isinstance(error, BudgetExceeded):
             handle._services.meters.exceeded(error)
+        if self._span is not None:
+            answers = None if self._goal is None else self._budget.answers
+            end_read(self._span, self._budget, error, answers)
         handle._ended(self._tenant, self._kind, self._goal, self._budget, options, state)
+
+
+def _with_rules(depends: Depends | None, check: Callable[[], None] | None) -> Depends | None:
+    """Return the inputs of a check, if there is one, and of another one that reads the rules."""
+    if check is None:
+        return Depends(frozenset(), frozenset(), True)
+    return depends and Depends(depends.read, depends.needed, True)
 
 
 def _lower(requested: int | None, maximum: int) -> int:

@@ -15,21 +15,31 @@ from itertools import zip_longest
 from typing import Protocol
 
 from kbcore.branching.merge import constant_decision, resolution_of
-from kbcore.branching.places import Keys, ScopePlace, opposite_place, places_of
-from kbcore.branching.preview import Proposal, staged
+from kbcore.branching.places import Keys, ScopePlace, claim_of, opposite_place, places_of
+from kbcore.branching.preview import Name, Proposal, staged_for_writing
 from kbcore.clock import Clock
 from kbcore.context.proofs.violations import SCHEMA, Violation
 from kbcore.errors import Conflict, InvalidInput, PluginFailed
 from kbcore.plug.ports import ConflictingFact, Keep, MergeConflict, MergeStrategy
 from kbcore.reason.budget import Budget
 from kbcore.reason.external.predicates import ExternalPredicates
-from kbcore.state.changes import AssertFacts, Change, Delta, EndedFact, EndFacts, Outdated
-from kbcore.state.facts import Fact, FactKey, Row, conclusion
+from kbcore.state.changes import (
+    AssertFacts,
+    AssertRows,
+    Change,
+    Delta,
+    EndedFact,
+    EndFacts,
+    Outdated,
+)
+from kbcore.state.facts import Fact, FactKey, FactRows, Row, conclusion
 from kbcore.state.intervals import within
+from kbcore.state.labelling import OUTWEIGHED
 from kbcore.state.overlay import apply_to_overlay
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER
-from kbplanner.pacing import YieldNow, paced
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import YieldNow, in_parts, paced
 
 KEEP_BOTH = "KEEP_BOTH"
 """The default strategy: a fact and its opposite are both stored."""
@@ -43,8 +53,13 @@ COMPARED_PER_YIELD = 500
 RIVALS_PER_YIELD = 500
 """Facts of one request that are compared between two calls of `yield_now`: about a millisecond."""
 
+ROWS_PER_YIELD = 200
+"""Facts in bulk form whose arguments are compared between two such calls."""
+
 Commit = Callable[[tuple[Change, ...], "Callable[[], None] | None"], Delta]
 """Function that commits changes if a check does not raise."""
+
+Assertion = AssertFacts | AssertRows
 
 Reads = Callable[[], AbstractContextManager[tuple[Tenant, Budget]]]
 """Function that opens a read of the tenant."""
@@ -53,7 +68,7 @@ Reads = Callable[[], AbstractContextManager[tuple[Tenant, Budget]]]
 class Constraints(Protocol):
     """The declared constraints of a tenant."""
 
-    def guarded(self, facts: Sequence[Fact], commit: Commit, check: Callable[[], None]) -> Delta:
+    def guarded(self, assertion: Assertion, commit: Commit, check: Callable[[], None]) -> Delta:
         """Commit facts if they violate no constraint and `check` does not raise.
 
         Raises Conflict for a violation that there was not before, and Outdated if the knowledge
@@ -68,12 +83,16 @@ class StoredFacts:
 
     `keys` returns the declared keys of a scope. `intervals` returns a row for each interval of the
     facts that take a place in another way than a given one, or (None) of the fact itself, with the
-    times in it from which the fact was stated again as `restated`. `state` identifies what they
-    read: as long as it is equal, they return the same.
+    times in it from which the fact was stated again as `restated`. `has_relation` returns False if
+    a scope has no fact of a schema. `meet` returns True if a fact of a schema has the arguments of
+    one of the given facts in some columns. `state` identifies what they read: as long as it is
+    equal, they return the same.
     """
 
     keys: Callable[[str | None], Keys]
     intervals: Callable[[Fact, ScopePlace | None], list[Row]]
+    has_relation: Callable[[str | None, RelationSchema], bool]
+    meet: Callable[[FactRows, Sequence[int], RelationSchema], bool]
     state: Callable[[], object]
 
 
@@ -113,18 +132,70 @@ class ConflictResolver:
         The log holds the outcome. The outcome is computed again if the opposites change before the
         write. Raises Conflict if the strategy refuses a fact.
         """
-        if self._constant is Keep.BOTH:
-            return commit((AssertFacts(tuple(facts)),), None)
+        if self._constant in (Keep.BOTH, Keep.REFUSE):
+            return self._write_all(AssertFacts(tuple(facts)), commit)
         while True:
             now = self._clock.now_ms()
             try:
-                if self._constant is Keep.REFUSE:
-                    check = partial(self._refuse_opposites, facts, now)
-                    return self._constraints.guarded(facts, commit, check)
                 before = self._stored.state()
                 changes = self._resolve(facts, now)
                 check = partial(self._check_current, before, facts, changes, now)
                 return commit(changes, check)
+            except Outdated:
+                continue
+
+    def write_rows(self, rows: Sequence[FactRows], commit: Commit) -> Delta:
+        """Commit facts in bulk form as `write` does."""
+        assertion = AssertRows(tuple(rows))
+        if self._constant in (Keep.BOTH, Keep.REFUSE):
+            return self._write_all(assertion, commit)
+        before = self._stored.state()
+        if self._have_no_rivals(rows):
+            try:
+                return commit((assertion,), partial(self._check_no_rivals, before, rows))
+            except Outdated:
+                pass  # one by one
+        return self.write([fact for group in rows for fact in group.facts()], commit)
+
+    def _check_no_rivals(self, before: object, rows: Sequence[FactRows]) -> None:
+        if self._stored.state() != before and not self._have_no_rivals(rows):
+            raise Outdated("there are rivals now")
+
+    def _have_no_rivals(self, rows: Sequence[FactRows]) -> bool:
+        """Return True if no fact is stored, no two are equal, and none has a rival; False also if
+        only a look at each of them tells.
+        """
+        if len({(group.scope, group.predicate, group.arity) for group in rows}) < len(rows):
+            return False
+        for group in rows:
+            whole = tuple(range(group.arity))
+            keys = self._stored.keys(group.scope).get((group.predicate, group.arity), ())
+            claims = [whole, *map(claim_of, keys if group.positive else ())]
+            if not all(claim is not None and self._are_distinct(group, claim) for claim in claims):
+                return False
+            places = [(whole, group.schema.opposite), *((each, group.schema) for each in claims)]
+            for part in group.in_parts(self._yield_now, ROWS_PER_YIELD):
+                for columns, schema in places:
+                    if columns is not None and self._stored.meet(part, columns, schema):
+                        return False
+        return True
+
+    def _are_distinct(self, group: FactRows, columns: Sequence[int]) -> bool:
+        """Return True if no two facts of a group have the same arguments in some columns."""
+        values: set[tuple[str, ...]] = set()
+        for part in group.in_parts(self._yield_now, ROWS_PER_YIELD):
+            chosen = (part.args[column :: group.arity] for column in columns)
+            values.update(zip(*chosen, strict=True))
+        return len(values) == len(group)
+
+    def _write_all(self, assertion: Assertion, commit: Commit) -> Delta:
+        """Commit facts, all or none: the strategy keeps both facts, or refuses the new one."""
+        if self._constant is Keep.BOTH:
+            return commit((assertion,), None)
+        while True:
+            check = partial(self._refuse_opposites, assertion, self._clock.now_ms())
+            try:
+                return self._constraints.guarded(assertion, commit, check)
             except Outdated:
                 continue
 
@@ -138,12 +209,21 @@ class ConflictResolver:
         ended = _StoredEnds(now)
         discarded = 0
         keys_of = cache(self._stored.keys)
+        has_relation = cache(self._stored.has_relation)
+
+        def intervals(fact: Fact, claim: ScopePlace | None) -> list[Row]:
+            sign = fact.positive if claim is None else claim.sign_of_rivals(fact)
+            schema = RelationSchema(fact.predicate, len(fact.args), sign)
+            if not has_relation(fact.scope, schema):
+                return []
+            return self._stored.intervals(fact, claim)
+
         for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
             places = list(places_of(fact, keys_of(fact.scope)))
             stored = [
                 row
                 for claim in places
-                for interval in self._stored.intervals(fact, claim)
+                for interval in intervals(fact, claim)
                 for left in ended.left(interval)
                 for row in _statements(left)
             ]
@@ -154,11 +234,7 @@ class ConflictResolver:
                 for row in _statements(_row(other, _new_standing(other, now)))
             ]
             alike = winners.alike(fact, places[0])
-            own = [
-                left
-                for interval in self._stored.intervals(fact, None)
-                for left in ended.left(interval)
-            ]
+            own = [left for interval in intervals(fact, None) for left in ended.left(interval)]
             own += [_row(other, _new_standing(other, now)) for _, other in alike]
             rows = [*stored, *(row for _, row in rivals)]
             settled = self._settled(fact, rows, own, now)
@@ -193,7 +269,8 @@ class ConflictResolver:
         self, fact: Fact, rivals: Sequence[Row], own: Sequence[Row], now: int
     ) -> tuple[Fact, list[int]] | None:
         """Return a fact with the interval in which it is stored, and the numbers of the rivals
-        that end when it begins; None if the fact is discarded.
+        that end when it begins; None if the fact is discarded. A rival that not all its readers may
+        see ends or stays, but changes nothing of the fact.
 
         `rivals` has an entry for each statement of a rival, `own` for each interval of the fact
         itself.
@@ -203,6 +280,9 @@ class ConflictResolver:
             old = _stored_standing(row)
             decision = self._decide(fact, new, old, row) if _meet(new, old) else Keep.BOTH
             if decision is Keep.BOTH:
+                continue
+            is_outweighed = OUTWEIGHED in row
+            if is_outweighed and (old.valid_from > new.valid_from or decision is Keep.TARGET):
                 continue
             if old.valid_from > new.valid_from:
                 bound = old.valid_from if bound is None else min(bound, old.valid_from)
@@ -249,6 +329,8 @@ class ConflictResolver:
             return self._constant
         conflict = MergeConflict(fact.predicate, fact.args, (new,), (old,))
         decision = resolution_of(self._name, self._strategy, conflict).keep
+        if decision is Keep.REFUSE and OUTWEIGHED in row:
+            return Keep.BOTH
         if decision is Keep.REFUSE:
             raise _contradiction(row)
         if decision is Keep.FACTS:
@@ -270,12 +352,42 @@ class ConflictResolver:
         if any(first != second for first, second in pairs):
             raise Outdated("the rivals have changed")
 
-    def _refuse_opposites(self, facts: Sequence[Fact], now: int) -> None:
+    def _refuse_opposites(self, assertion: Assertion, now: int) -> None:
+        """Raise Conflict for a fact whose opposite is valid."""
+        has_opposites = {
+            (scope, schema)
+            for scope, schema in _written(assertion, self._yield_now)
+            if self._stored.has_relation(scope, schema.opposite)
+        }
+        if not has_opposites:
+            return
+        if isinstance(assertion, AssertFacts):
+            facts: Iterable[Fact] = assertion.facts
+        else:
+            groups = [each for each in assertion.rows if (each.scope, each.schema) in has_opposites]
+            facts = (group.fact(index) for group in groups for index in range(len(group)))
         for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
             for interval in self._stored.intervals(fact, opposite_place(fact)):
                 until = interval["validUntil"]
+                if OUTWEIGHED in interval:
+                    continue
                 if interval["validFrom"] <= now and (until is None or now < until):
                     raise _contradiction(interval)
+
+
+def _written(assertion: Assertion, yield_now: YieldNow) -> set[Name]:
+    """Return the relations that facts are in."""
+    if isinstance(assertion, AssertRows):
+        return {(group.scope, group.schema) for group in assertion.rows if len(group)}
+    names = {
+        (fact.scope, fact.predicate, len(fact.args), fact.positive)
+        for part in in_parts(assertion.facts, yield_now, COMPARED_PER_YIELD)
+        for fact in part
+    }
+    return {
+        (scope, RelationSchema(predicate, arity, positive))
+        for scope, predicate, arity, positive in names
+    }
 
 
 def _parts(changes: Sequence[Change]) -> Iterator[object]:
@@ -451,7 +563,10 @@ class _Winners:
             self.remove(number)
         again = tuple(time for time in fact.restated if time > at)
         if again:
-            self.add(replace(fact, valid_from=again[0], restated=again[1:]), places)
+            # The rest is asserted after later intervals of the value, which it must not replace.
+            is_late = fact.late or fact.valid_until is not None
+            rest = replace(fact, valid_from=again[0], late=is_late, restated=again[1:])
+            self.add(rest, places)
         return int(start >= at)
 
     def remove(self, number: int) -> None:
@@ -464,50 +579,55 @@ class _Winners:
 class StoredConstraints:
     """The constraints of the stored facts: they are evaluated with the new facts before the commit.
 
-    A constraint that depends on an external predicate refuses nothing: its rows cannot be fetched
+    `reads` opens the state that they are evaluated in, and `tenant` returns the whole tenant. A
+    constraint that depends on an external predicate refuses nothing: its rows cannot be fetched
     for facts that are not stored.
     """
 
     def __init__(
         self,
         reads: Reads,
-        generation: Callable[[], int],
+        tenant: Callable[[], Tenant],
         clock: Clock,
         external: ExternalPredicates | None,
     ) -> None:
         self._reads = reads
-        self._generation = generation
+        self._tenant = tenant
         self._clock = clock
         self._external = external
 
-    def guarded(self, facts: Sequence[Fact], commit: Commit, check: Callable[[], None]) -> Delta:
+    def guarded(self, assertion: Assertion, commit: Commit, check: Callable[[], None]) -> Delta:
         """Implement `Constraints.guarded`; raises BudgetExceeded too."""
-        before = self._generation()
-        self._check(facts)
+        before = self._tenant().generation
+        with self._reads() as (_, budget):
+            written = _written(assertion, budget.yield_now)
+        self._check(assertion, written)
 
         def checked() -> None:
             check()
             # A write since then may have declared a constraint, or made a violation of the facts.
-            if self._generation() != before and self._are_declared(facts):
+            if self._tenant().generation != before and self._are_declared(written):
                 raise Outdated("the knowledge base has changed")
 
-        return commit((AssertFacts(tuple(facts)),), checked)
+        return commit((assertion,), checked)
 
-    def _are_declared(self, facts: Sequence[Fact]) -> bool:
-        """Return True if a constraint is valid in a scope of the facts."""
-        with self._reads() as (tenant, _):
-            scopes = {fact.scope for fact in facts}
+    def _are_declared(self, written: Iterable[Name]) -> bool:
+        """Return True if a constraint is valid in a scope of some relations."""
+        tenant = self._tenant()
+        with tenant.lock.read():
+            scopes = {scope for scope, _ in written}
             return any(SCHEMA in tenant.rules.visible(scope).derived for scope in scopes)
 
-    def _check(self, facts: Sequence[Fact]) -> None:
-        """Raise Conflict if facts violate a constraint."""
-        if not self._are_declared(facts):
+    def _check(self, assertion: Assertion, written: set[Name]) -> None:
+        """Raise Conflict if facts violate a constraint; `written` are the relations they are in."""
+        if not self._are_declared(written):
             return
         with self._reads() as (tenant, budget):
             now = tenant.at(self._clock.now_ms())
-            with staged(tenant, Proposal(tuple(facts)), now, budget, self._external) as stage:
-                asserted = (AssertFacts(tuple(facts)),)
-                apply_to_overlay(stage.overlay, asserted, now, budget.yield_now)
+            with staged_for_writing(
+                tenant, Proposal(), written, now, budget, self._external
+            ) as stage:
+                apply_to_overlay(stage.overlay, (assertion,), now, budget.yield_now)
                 for scope, args in stage.new_conclusions(SCHEMA, budget):
                     raise violated(Violation(scope, *args))
 
@@ -520,10 +640,10 @@ class StagedConstraints:
     def __init__(self, violations: Callable[[], list[Violation]]) -> None:
         self._violations = violations
 
-    def guarded(self, facts: Sequence[Fact], commit: Commit, check: Callable[[], None]) -> Delta:
+    def guarded(self, assertion: Assertion, commit: Commit, check: Callable[[], None]) -> Delta:
         """Implement `Constraints.guarded`; raises BudgetExceeded too."""
         before = set(self._violations())
-        delta = commit((AssertFacts(tuple(facts)),), check)
+        delta = commit((assertion,), check)
         for each in self._violations():
             if each not in before:
                 raise violated(each)

@@ -32,8 +32,9 @@ from kbcore.context.request import (
     WindowRequest,
 )
 from kbcore.context.salience import Scores
-from kbcore.context.sessions import Sessions
+from kbcore.context.sessions import SessionKey, Sessions
 from kbcore.context.summary import TOP_FACTS, ScopeSummary, summarize
+from kbcore.context.window_span import describe_window
 from kbcore.errors import InvalidInput, PredicateFailed
 from kbcore.operations.base import TenantHandle
 from kbcore.reason.budget import Budget, RequestLimits
@@ -45,6 +46,7 @@ from kbcore.state.overlay import Overlay
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.vectors import Quantized
+from kbplanner.ir.terms import Literal
 from kbtypes.windows import Window, fact_key
 
 MAX_MATCHES = 100
@@ -106,7 +108,7 @@ class ContextWindows(TenantHandle):
         near = self._similarity_again(session, changes, request_limits)
 
         def evaluate(tenant: Tenant, budget: Budget) -> WindowDiff | None:
-            last = self._sessions(tenant).get(session)
+            last = self._sessions(tenant).get(self._session(session))
             if last is None:
                 return None
             request = replace(last.request, **changes)
@@ -118,13 +120,13 @@ class ContextWindows(TenantHandle):
     def last_window(self, session: str) -> Window | None:
         """Return the last window of a session, or None if the session is unknown."""
         with self._reads(None) as (tenant, _):
-            last = self._sessions(tenant).get(session)
+            last = self._sessions(tenant).get(self._session(session))
         return None if last is None else last.window
 
     def clear_session(self, session: str) -> None:
         """Delete a session if it exists."""
         with self._reads(None) as (tenant, _):
-            self._sessions(tenant).clear(session)
+            self._sessions(tenant).clear(self._session(session))
 
     def context_summary(
         self, scope: str | None = None, *, request_limits: RequestLimits | None = None
@@ -242,7 +244,7 @@ class ContextWindows(TenantHandle):
         if self._services.vectors is None:
             return None
         with self._reads(None) as (tenant, _):
-            last = self._sessions(tenant).get(session)
+            last = self._sessions(tenant).get(self._session(session))
         if last is None:
             return None
         request = replace(last.request, **changes)
@@ -282,7 +284,7 @@ class ContextWindows(TenantHandle):
         changes = None
         if request.session is not None:
             sessions = self._sessions(tenant)
-            last = sessions.get(request.session) if compare else None
+            last = sessions.get(self._session(request.session)) if compare else None
             if last is not None:
                 reasons = self._reasons(tenant, last.window, window, request, budget)
                 changes = diff(last.window, window, reasons.of, request.format)
@@ -290,8 +292,10 @@ class ContextWindows(TenantHandle):
                 # Read now: the changes are written as text after the lock is released.
                 templates = {scope: tenant.rules.templates(scope) for scope in {None, *named}}
                 changes = replace(changes, templates=templates.__getitem__, times=request.times)
-            sessions.keep(request.session, window, request)
+            sessions.keep(self._session(request.session), window, request)
         self._services.meters.window_facts(len(window.entries))
+        if budget.span is not None:
+            describe_window(budget.span, request, window)
         return window, changes
 
     def _reasons(
@@ -317,6 +321,9 @@ class ContextWindows(TenantHandle):
         selected = None if staged else recent.get(key)
         if selected is None:
             allowed = None
+            for goal in request.goals:
+                body = (goal,) if isinstance(goal, Literal) else goal.body
+                self._refuse_required(body, tenant, "goals")
             if request.said_in is not None:
                 partitions = self._partitions(tenant, request.scope)
                 allowed = facts_said_in(tenant, partitions, request.said_in, budget)
@@ -344,10 +351,16 @@ class ContextWindows(TenantHandle):
         return selected.window
 
     def _sessions(self, tenant: Tenant) -> Sessions:
+        """Return the sessions of what is read; those of views outlive the states of the views."""
         services = self._services
-        return tenant.attached.need(
+        home = self._stored_tenant() if self.view else tenant
+        return home.attached.need(
             Sessions, lambda: Sessions(services.clock, services.config.tenant_max_sessions)
         )
+
+    def _session(self, name: str) -> SessionKey:
+        """Return the key of a session, which belongs to the view it was made with."""
+        return self.view, name
 
     def _recent(self, tenant: Tenant) -> Recent:
         return tenant.attached.need(Recent, lambda: Recent(self._services.clock))

@@ -22,6 +22,7 @@ from kbcore.operations.episodes.correction import PurgeRemovals
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, Supports
 from kbcore.operations.facts_by_words import facts_meant
 from kbcore.operations.history.fact_history import FactPattern
+from kbcore.operations.memory_spans import memory_span
 from kbcore.operations.natural_language import StoredText
 from kbcore.operations.scripts import blocks_of
 from kbcore.python_values import named
@@ -140,6 +141,7 @@ class MemoryMethods(TenantHandle, ABC):
     def _intervals(self, fact: Fact, claim: ScopePlace | None, yield_now: YieldNow) -> list[Row]:
         """Return a row for each interval of the rivals of a fact at a place."""
 
+    @memory_span("create_memory", lambda added: added.asserted)
     def memory_add(
         self,
         messages: Sequence[Message],
@@ -196,6 +198,7 @@ class MemoryMethods(TenantHandle, ABC):
             stored.forgotten,
         )
 
+    @memory_span("search_memory", lambda search: len(search.entries), query="question")
     def memory_search(
         self,
         question: str,
@@ -239,6 +242,7 @@ class MemoryMethods(TenantHandle, ABC):
             window.vectors_missing,
         )
 
+    @memory_span("update_memory", lambda stored: stored.asserted + stored.updated)
     def memory_update(
         self,
         fact: Fact,
@@ -280,6 +284,7 @@ class MemoryMethods(TenantHandle, ABC):
             outcome.asserted, outcome.updated, outcome.timestamp, (), warnings, outcome.discarded
         )
 
+    @memory_span("delete_memory", lambda gone: 0 if gone.dry_run else gone.fact_count)
     def memory_forget(
         self,
         about: str,

@@ -460,6 +460,7 @@ class NaturalLanguage(TenantHandle, ABC):
             config.episode_max_chars,
             now,
             agent=source.agent,
+            labels=self.labels,
             yield_now=yield_now,
         )
 

@@ -108,7 +108,10 @@ class Proofs(TenantHandle):
                 return [proof_text(tree, budget.yield_now) for tree in proof_trees]
 
         texts = self._evaluated(evaluate, options.request_limits, None, "prove", body)
-        return "\n\n".join(texts) or no_answer(", ".join(print_item(item) for item in body))
+        if texts:
+            return "\n\n".join(texts)
+        short = self._short_of(body, options)
+        return short or no_answer(", ".join(print_item(item) for item in body))
 
     def why_not(
         self,
@@ -140,7 +143,21 @@ class Proofs(TenantHandle):
                 result = self._why_not(tenant, item, options._replace(limit=limit), budget, search)
             return search.completed(result, body, options.scope)
 
-        return self._evaluated(evaluate, options.request_limits, None, "prove", body)
+        result = self._evaluated(evaluate, options.request_limits, None, "prove", body)
+        if not result.holds and (short := self._short_of(body, options)):
+            result = replace(result, falls_short=short)
+        return result
+
+    def _short_of(self, body: Sequence[BodyItem], options: AnswerOptions) -> str | None:
+        """Return what to say of a goal that follows below the level that its predicate requires."""
+        item = body[0]
+        if len(body) > 1 or not isinstance(item, Literal):
+            return None
+        return self._falls_short(item, options)
+
+    def _falls_short(self, literal: Literal, options: AnswerOptions) -> str | None:
+        """Return None: there are no levels without views."""
+        return None
 
     def how_to(
         self,

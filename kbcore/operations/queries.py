@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from kbcore.columns.answer_table import AnswerTable
@@ -15,6 +16,7 @@ from kbcore.columns.build import (
     variable_columns,
 )
 from kbcore.columns.symbol_answers import SymbolAnswers
+from kbcore.context.text.phrases import sentence
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.slow_log import ListedGoal
 from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
@@ -31,6 +33,7 @@ from kbcore.reason.options import (
 from kbcore.reason.stored_facts import StoredPattern
 from kbcore.search.neighbours import FactsAround, NeighbourOptions, NeighbourSearch
 from kbcore.state.facts import Row
+from kbcore.state.labelling import stacked_rows
 from kbcore.state.partition import FactsThen, StoredRelation
 from kbcore.state.rule_sets import CapturedSet, captured_set
 from kbcore.state.rulebook import ParsedDeclaration, ParsedRule
@@ -39,6 +42,7 @@ from kbplanner.engine.backend import Engine
 from kbplanner.evaluate.deferred import DeferredRows
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Term, Variable
 from kbplanner.passes.check import counterpart
+from kbplanner.syntax.printer import print_atom
 
 Write = Callable[[list[Row], Callable[[], None]], bytes]
 """Function that encodes rows, which it consumes, as a JSON array.
@@ -58,6 +62,17 @@ class Contents(NamedTuple):
     rules: list[ParsedRule]
     declarations: list[ParsedDeclaration]
     rule_sets: list[CapturedSet]
+
+
+MAX_CANDIDATES = 20
+"""Maximum number of facts among which a user chooses."""
+
+
+class FactInWords(NamedTuple):
+    """A stored fact as text, and in words; the text again where no sentence fits."""
+
+    text: str
+    words: str
 
 
 class Queries(TenantHandle):
@@ -226,6 +241,24 @@ class Queries(TenantHandle):
         with self._reads(options.request_limits, kind="query") as (tenant, budget):
             return self._stored_rows(tenant, pattern, options, budget, notes)
 
+    def facts_in_words(
+        self,
+        atom: Atom,
+        options: FactOptions = DEFAULT_FACTS,
+        *,
+        positive: bool | None = None,
+    ) -> list[FactInWords]:
+        """Return the facts of `query_page` in one scope, each once, as text and in words."""
+        pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
+        with self._reads(options.request_limits, kind="query") as (tenant, budget):
+            templates = tenant.rules.templates(options.scope)
+            rows = self._stored_rows(tenant, pattern, options, budget, None)
+            stored = (
+                Atom(row["predicate"], tuple(row["args"]), not row["negated"]) for row in rows
+            )
+            facts = {print_atom(each): sentence(each, templates) for each in budget.paced(stored)}
+        return [FactInWords(text, words or text) for text, words in facts.items()]
+
     def query_rows(
         self,
         predicate: str,
@@ -267,16 +300,24 @@ class Queries(TenantHandle):
 
         The facts are those valid now or later, not expired ones. They are converted to rows while
         the iterator is read, without holding a lock. The rules are those of the scope itself.
-        Raises BudgetExceeded.
+        A fact, or a rule, that is stored with several labels is there with each of them, as it was
+        stored. Raises BudgetExceeded.
         """
         with self._reads(None, kind="query") as (tenant, budget):
             now, engine = tenant.at(self._services.clock.now_ms()), tenant.engine
-            captured = [
-                FactsThen(stored, *_unexpired(tenant, stored, now, budget))
-                for partition in self._partitions(tenant, scope)
-                for stored in sorted(partition.relations(), key=_place)
+            captured: list[FactsThen] = []
+            several: list[Row] = []
+            for partition in self._partitions(tenant, scope):
+                for stored in sorted(partition.relations(), key=_place):
+                    captured.append(FactsThen(stored, *_unexpired(tenant, stored, now, budget)))
+                    for row in budget.paced(stored.stacked):
+                        several += stacked_rows(tenant, stored, row, now)
+            rules = [
+                tenant.rules.form(known, labels).labelled(labels)
+                for known in tenant.rules.all()
+                if scope in (ALL_SCOPES, known.scope)
+                for labels in tenant.rules.labels_of(known)
             ]
-            rules = [known for known in tenant.rules.all() if scope in (ALL_SCOPES, known.scope)]
             declared = [
                 each for each in tenant.rules.declarations() if scope in (ALL_SCOPES, each.scope)
             ]
@@ -285,7 +326,8 @@ class Queries(TenantHandle):
                 for each in tenant.rule_sets.all()
                 if scope in (ALL_SCOPES, each.scope)
             ]
-        return Contents(_rows_of(engine, captured), rules, declared, rule_sets)
+        facts = chain(_rows_of(engine, captured), several)
+        return Contents(facts, rules, declared, rule_sets)
 
     def aggregate(
         self,
@@ -413,18 +455,21 @@ def _place(stored: StoredRelation) -> tuple[str, int, bool]:
 def _unexpired(
     tenant: Tenant, stored: StoredRelation, now: int, budget: Budget
 ) -> tuple[array[int], array[int]]:
-    """Return the rows of a relation in answer order that are valid now or later, and their ids."""
+    """Return the rows of a relation in answer order that are valid now or later, without those with
+    several labels, and their ids.
+    """
     arity, relation = stored.schema.arity, stored.relation
     rows, ids = relation.match([0] * arity, hidden=True, yield_now=budget.yield_now)
     rows, count = tenant.engine.sort(rows, arity, budget.offload), len(ids)
     ids = relation.locate(rows, count)
-    if not stored.limited:
+    if not stored.limited and not stored.stacked:
         return rows, ids
     kept_rows, kept_ids = array("I"), array("I")
     for part in budget.slices(count):
         for index, (_, end) in zip(part, stored.windows(ids[part.start : part.stop]), strict=True):
-            if now < end:
-                kept_rows.extend(rows[index * arity : (index + 1) * arity])
+            row = rows[index * arity : (index + 1) * arity]
+            if now < end and tuple(row) not in stored.stacked:
+                kept_rows.extend(row)
                 kept_ids.append(ids[index])
     return kept_rows, kept_ids
 

@@ -10,7 +10,13 @@ from kbcore.branching.impact import ImpactGoal
 from kbcore.branching.preview import Proposal
 from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.language.dumped_sets import DumpedSet
-from kbcore.language.rule_set_files import RuleSetFile, digest_of, name_of, read_rule_set
+from kbcore.language.rule_set_files import (
+    ReadRules,
+    RuleSetFile,
+    digest_of,
+    name_of,
+    read_rule_set,
+)
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.evaluated_goal import KEY_NAME
 from kbcore.state.argument_types import check_arguments
@@ -54,6 +60,7 @@ from kbplanner.ir.terms import Atom, Literal, Rule
 from kbplanner.pacing import YieldNow, paced, yielding
 from kbplanner.syntax.constraints import CONTRADICTION
 from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.statements import Statement
 from kbplanner.syntax.textform import body_from_text
 from kbtypes.rule_sets import (
     ChangedFacts,
@@ -225,10 +232,16 @@ class RuleSetMethods(TenantHandle, ABC):
             name = name_of(files, name, None)
             note = VersionNote(digest_of(files), message, revision, KEY_NAME.get())
             items = self._items_in_force(scope, name, note.digest)
+            statements: list[Statement] = []
             if items is None:
-                items = read_rule_set(files, name, scope, yield_now)
+                known = self._read_tenant().attached.need(ReadRules, ReadRules).of(scope, name)
+                items = read_rule_set(files, name, scope, yield_now, known, statements)
         target = _Target(name, scope, items, note, first_version)
-        return self._deploy(target, expected_version, dry_run, yield_now)
+        deployment = self._deploy(target, expected_version, dry_run, yield_now)
+        if statements and dry_run is None:  # what is not stored must not take memory
+            rules = self._read_tenant().attached.need(ReadRules, ReadRules)
+            rules.put(scope, name, statements, yield_now)
+        return deployment
 
     def deploy_dumped(self, dumped: DumpedSet) -> Deployment:
         """Deploy a rule set of a dump, with its version; raises as `deploy` does."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kbcore.context.salience import Scores
 from kbcore.errors import InvalidInput, NotFound
 from kbcore.operations.base import TenantHandle
+from kbcore.operations.memory_spans import memory_span
 from kbcore.reason.options import FactOptions
 from kbcore.reason.stored_facts import StoredPattern
 from kbcore.state.changes import SetPriority
@@ -111,6 +112,7 @@ class SalienceMethods(TenantHandle):
         change = SetPriority(predicate, tuple(args), float(priority), positive, scope)
         self._commit((change,), check)
 
+    @memory_span("search_memory", len)
     def salient(
         self,
         predicate: str | None = None,
@@ -135,6 +137,7 @@ class SalienceMethods(TenantHandle):
             scores.touch(ranked)
         return rows
 
+    @memory_span("search_memory", len)
     def recall(
         self,
         predicate: str,

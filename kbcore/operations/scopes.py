@@ -11,6 +11,7 @@ from kbcore.errors import Conflict, InvalidInput
 from kbcore.operations.base import TenantHandle
 from kbcore.plug.ports import Keep, MergeStrategy
 from kbcore.state.changes import Delta, DropScope, ForkScope, MergeScope, Outdated
+from kbcore.state.merging.labelled import refuse_labelled_facts
 from kbcore.state.names import check_name
 from kbcore.state.tenant import Tenant
 from kbtypes.results import ForkOutcome, MergeOutcome, ScopeDiff
@@ -120,6 +121,7 @@ class ScopeMethods(TenantHandle):
                 self._check_both(tenant, source, target)
                 seen, at = stamp(tenant, source, target), self._at(tenant)
                 change = decide(tenant, source, target, name, strategy, at, budget)
+                refuse_labelled_facts(tenant, change, budget.yield_now)
             try:
                 return self._commit((change,), self._unless_changed(seen, source, target))
             except Outdated:

@@ -145,7 +145,7 @@ def blocks_of(text: str, scope: str | None, yield_now: YieldNow | None = None) -
     yield_now = current_yield() if yield_now is None else yield_now
     translation = translate(text, yield_now)
     try:
-        statements = parse_program(translation.text, yield_now=yield_now)
+        statements = parse_program(translation.text, labelled=True, yield_now=yield_now)
     except RuleSyntaxError as error:
         raise translation.original(error) from None
     rules = (item for item in statements if isinstance(item, RuleStatement))

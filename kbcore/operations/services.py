@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from kbcore.reason.admission import Caller, Slots
     from kbcore.reason.ask import Reasoner
     from kbcore.reason.external.predicates import ExternalPredicates
+    from kbcore.receipts.signing import ReceiptKey
     from kbcore.retraction.cascade import Cascades
     from kbcore.search.indexer import WordIndexes
     from kbcore.search.vectors.indexer import VectorIndexes
     from kbcore.state.catalog import Catalog
     from kbcore.state.changes import ChangeSet, Delta
+    from kbcore.state.labels import Dimensions, Labels
     from kbcore.state.tenant import Tenant
     from kbplanner.engine.backend import RunLimits
 
@@ -109,6 +111,10 @@ class Services(Protocol):
         """The log of decisions, or None if none is set."""
 
     @property
+    def receipt_key(self) -> ReceiptKey | None:
+        """The key that signs receipts, or None if none is configured."""
+
+    @property
     def slots(self) -> Slots:
         """Admission of long goals."""
 
@@ -144,6 +150,9 @@ class Services(Protocol):
     def meters(self) -> ReadCounters:
         """Counters of reads."""
 
+    def may_see(self, owner: str, view: Labels, dimensions: Dimensions) -> bool:
+        """Return False if the owner of a subscription is a key that may not see a view any more."""
+
     def read_tenant(self, database: str, name: str, now: int | None = None) -> Tenant:
         """Return a tenant advanced to `now`, None: the current time; an unknown tenant is empty."""
 
@@ -164,8 +173,8 @@ class Services(Protocol):
     def commit(self, changes: ChangeSet) -> Delta:
         """Make a change set durable and apply it."""
 
-    def begin(self, database: str, tenant: str) -> str:
-        """Open a transaction and return its id."""
+    def begin(self, database: str, tenant: str, view: Labels = ()) -> str:
+        """Open a transaction within a view, and return its id."""
 
     def in_transaction(
         self,

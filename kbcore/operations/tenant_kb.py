@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from kbcore.branching.impact import ImpactGoal, ImpactOutcome, impact_of
 from kbcore.branching.places import Keys, ScopePlace, keys_of
-from kbcore.branching.preview import DEFAULT_LISTED, Proposal, TruthPreview, staged
+from kbcore.branching.preview import DEFAULT_LISTED, Proposal, Stays, TruthPreview, staged
 from kbcore.context.proofs.violations import SCHEMA
 from kbcore.errors import (
     BudgetExceeded,
@@ -32,11 +32,12 @@ from kbcore.operations.conflicts import (
 from kbcore.operations.context_windows import ContextWindows
 from kbcore.operations.episodes.correction import Corrections
 from kbcore.operations.episodes.episodes import Supports, refuse_other_content
+from kbcore.operations.goals_in_words import GoalsInWords
 from kbcore.operations.history.fact_history import FactHistories
 from kbcore.operations.memory import MemoryMethods
 from kbcore.operations.natural_language import NaturalLanguage
-from kbcore.operations.proofs import Proofs
 from kbcore.operations.queries import Queries
+from kbcore.operations.receipts import Receipts
 from kbcore.operations.rule_sets import RuleSetMethods, set_heads
 from kbcore.operations.salience import SalienceMethods
 from kbcore.operations.scopes import ScopeMethods
@@ -50,6 +51,8 @@ from kbcore.operations.scripts import (
     run,
 )
 from kbcore.operations.subscriptions.subscribing import StandingGoalMethods
+from kbcore.operations.views import ViewedReads
+from kbcore.operations.written_labels import LabelReader, with_declared, without_labels
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.reason.external.predicates import EXTERNAL_PROBLEMS
 from kbcore.reason.predicates import predicates
@@ -71,13 +74,17 @@ from kbcore.state.changes import (
     RetractRule,
 )
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, Row
+from kbcore.state.labelling import OUTWEIGHED, intervals_seen
+from kbcore.state.labels import admits
 from kbcore.state.overlay import apply_to_overlay
 from kbcore.state.rule_sets import BY_HAND, item_key
 from kbcore.state.rulebook import (
     RULES_PER_YIELD,
+    ParsedDimension,
     ParsedInput,
     ParsedMask,
     ParsedPhrase,
+    ParsedRequirement,
     ParsedRule,
     RulesOutcome,
     StoredDefinition,
@@ -94,8 +101,10 @@ from kbplanner.ir.limits import shortened
 from kbplanner.ir.masks import Mask
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Declaration, Definition, declaration_problem
+from kbplanner.ir.requirements import Requirement
+from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import ANONYMOUS, Atom, Rule, Term
-from kbplanner.pacing import YieldNow, go_on, let_go, paced, yielding
+from kbplanner.pacing import YieldNow, go_on, in_parts, let_go, paced, yielding
 from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
@@ -104,7 +113,9 @@ from kbplanner.syntax.printer import print_row
 from kbtypes.results import Finding, RetractOutcome
 from kbtypes.rule_sets import Impact
 
-Declared = TypeVar("Declared", ParsedPhrase, ParsedInput, ParsedMask)
+Declared = TypeVar(
+    "Declared", ParsedPhrase, ParsedInput, ParsedMask, ParsedDimension, ParsedRequirement
+)
 
 FACTS_PER_YIELD = 2000
 PREDICATES_PER_YIELD = 500
@@ -112,14 +123,16 @@ PREDICATES_PER_YIELD = 500
 
 
 class TenantKB(
+    ViewedReads,
     Queries,
-    Proofs,
+    Receipts,
     StandingGoalMethods,
     ScopeMethods,
     SalienceMethods,
     Corrections,
     ContextWindows,
     NaturalLanguage,
+    GoalsInWords,
     FactHistories,
     MemoryMethods,
     RuleSetMethods,
@@ -156,33 +169,52 @@ class TenantKB(
             if fact.evidence:
                 facts = self._with_evidence(facts, yield_now=yield_now)
         else:
-            for scope in {fact.scope for fact in paced(facts, yield_now, FACTS_PER_YIELD)}:
+            parts = partial(in_parts, facts, yield_now, FACTS_PER_YIELD)
+            for scope in {fact.scope for part in parts() for fact in part}:
                 self._check_writable(scope)
             if external is not None:
-                external.check_new(
-                    (fact.predicate, len(fact.args))
-                    for fact in paced(facts, yield_now, FACTS_PER_YIELD)
-                    if fact.positive
-                )
+                names = {fact.predicate for part in parts() for fact in part}
+                if not names.isdisjoint(name for name, _ in external.signatures):
+                    external.check_new(
+                        {
+                            (fact.predicate, len(fact.args))
+                            for part in parts()
+                            for fact in part
+                            if fact.positive
+                        }
+                    )
             facts = self._with_evidence(facts, yield_now=yield_now)
         self._check_intervals(facts, yield_now)
-        if conflict == KEEP_BOTH:
+        is_labelled = _have_labels(facts, yield_now)
+        if is_labelled and conflict != KEEP_BOTH:
+            return self._with_labels_of(facts, conflict).assert_facts(
+                [without_labels(fact) for fact in facts], conflict=conflict
+            )
+        if is_labelled:
+            changes = self._label_reader(()).changes(facts, (), (), yield_now)
+            delta = self._commit(changes, yield_now=yield_now)
+        elif conflict == KEEP_BOTH:
             delta = self._commit((AssertFacts(tuple(facts)),), yield_now=yield_now)
         else:
             resolver = self._resolver(conflict, (), yield_now)
             delta = resolver.write(facts, partial(self._commit, yield_now=yield_now))
         return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
 
-    def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
-        """Store many facts without metadata, all or none; opposites of stored facts are kept."""
+    def assert_rows(self, rows: Sequence[FactRows], *, conflict: str = KEEP_BOTH) -> AssertOutcome:
+        """Store many facts without metadata, all or none; `conflict` as for `assert_facts`."""
+        yield_now = self._deadline()
         for scope in {group.scope for group in rows}:
             self._check_writable(scope)
         if self._services.predicates is not None:
             self._services.predicates.check_new(
                 (group.predicate, group.arity) for group in rows if group.positive
             )
-        delta = self._commit((AssertRows(tuple(rows)),), yield_now=self._deadline())
-        return AssertOutcome(delta.asserted, delta.updated, delta.at)
+        commit = partial(self._commit, yield_now=yield_now)
+        if conflict == KEEP_BOTH:
+            delta = commit((AssertRows(tuple(rows)),))
+        else:
+            delta = self._resolver(conflict, (), yield_now).write_rows(rows, commit)
+        return AssertOutcome(delta.asserted, delta.updated, delta.at, delta.discarded)
 
     def assert_rules(
         self,
@@ -228,8 +260,16 @@ class TenantKB(
         every = chain(rules, facts)
         for scope in {each.scope for each in paced(every, yield_now, FACTS_PER_YIELD)}:
             self._check_writable(scope)
-        changes = _definition_changes(stored, declarations, supports)
-        if not facts and not changes:
+        is_labelled = _have_labels((*facts, *own), yield_now)
+        if is_labelled and conflict != KEEP_BOTH:
+            raise InvalidInput.at(
+                "conflictStrategy", "beside rules, statements with labels are stored with KEEP_BOTH"
+            )
+        changes = _definition_changes(() if is_labelled else stored, declarations, supports)
+        if is_labelled:
+            reader = self._label_reader(declarations)
+            changes += reader.changes(facts, own, stored, yield_now)
+        elif not facts and not changes:
             changes.append(AssertFacts(()))
 
         cycles: list[tuple[str, ...]] = []
@@ -254,7 +294,7 @@ class TenantKB(
 
             return self._commit((*changes, *of_facts), check=checks, yield_now=yield_now)
 
-        if not facts:
+        if not facts or is_labelled:
             delta = commit((), None)
         elif conflict == KEEP_BOTH:
             delta = commit((AssertFacts(tuple(facts)),), None)
@@ -273,6 +313,23 @@ class TenantKB(
         return RulesOutcome(
             definitions, texts, delta.asserted, delta.updated, delta.at, delta.discarded
         )
+
+    def _label_reader(self, declarations: Iterable[Declaration]) -> LabelReader:
+        """Return the reader of the labels that the text of statements names; `declarations` are in
+        the same text.
+        """
+        tenant = self._stored_tenant()
+        dimensions = with_declared(tenant.rules.dimensions(), declarations)
+        return LabelReader(self.labels, dimensions, tenant.label_sets)
+
+    def _with_labels_of(self, facts: Sequence[Fact], conflict: str) -> TenantKB:
+        """Return a handle that gives facts the labels that all of them name."""
+        labels = self._label_reader(()).of_all(facts, ())
+        if len(labels) > 1:
+            raise InvalidInput.at(
+                "conflictStrategy", f"{conflict} is not available for facts of different labels"
+            )
+        return self._seeing(self._whole_services(), self.view, labels.pop())
 
     def execute(
         self,
@@ -321,12 +378,14 @@ class TenantKB(
 
         Each operation sees the ones before it.
         """
-        id = self._services.begin(self.database, self.tenant)
-        with self._services.in_transaction(
+        services = self._whole_services()
+        id = services.begin(self.database, self.tenant, self.view)
+        with services.in_transaction(
             self.database, self.tenant, id, caller=self._caller
         ) as transaction:
-            yield transaction
-            transaction.commit()
+            handle = transaction.seen_as(self.view, self.labels)
+            yield handle
+            handle.commit()
 
     def retract_fact(
         self,
@@ -414,9 +473,9 @@ class TenantKB(
 
     def predicates(self, scope: str | None = None) -> dict[str, Any]:
         """Return the schema: predicates with arity, fact and rule counts, and totals."""
-        tenant = self._read_tenant()
+        tenant, yield_now = self._read_tenant(), self._deadline()
         with tenant.lock.read():
-            return predicates(tenant, self._partitions(tenant, scope), scope)
+            return predicates(tenant, self._partitions(tenant, scope), scope, yield_now)
 
     def check(
         self,
@@ -444,6 +503,7 @@ class TenantKB(
             tuple(each.rule for each in paced(self.rules(), yield_now)),
             self._modes(),
             {name: frozenset(names) for name, names in paced(sets.items(), yield_now)},
+            tenant.rules.dimensions(),
         )
         with yielding(yield_now):
             if kind == GOAL:
@@ -468,8 +528,9 @@ class TenantKB(
         deadline = self._deadline(request_limits)
         for scope in proposal.scopes(deadline):
             self._check_writable(scope)
-        tenant, asserted = self._read_tenant(), AssertFacts(proposal.facts)
-        check_arguments(tenant, (asserted,), self._services.clock.now_ms(), deadline)
+        proposal, asserted = self._as_labelled(proposal, deadline)
+        tenant = self._read_tenant()
+        check_arguments(tenant, asserted, self._services.clock.now_ms(), deadline)
         warnings, later = self._rule_warnings(
             proposal.rules,
             {(fact.predicate, len(fact.args)) for fact in paced(proposal.facts, deadline)},
@@ -482,18 +543,50 @@ class TenantKB(
                 external = self._services.predicates
                 with staged(tenant, proposal, now, budget, external) as stage:
                     warnings += stage.warnings
-                    apply_to_overlay(stage.overlay, (asserted,), now, budget.yield_now)
+                    apply_to_overlay(stage.overlay, asserted, now, budget.yield_now)
                     stage.compare(limit, budget, outcome)
         except BudgetExceeded:
             outcome.truncated = True
         outcome.warnings = [*warnings, *later]
         return outcome
 
+    def _as_labelled(
+        self, proposal: Proposal, yield_now: YieldNow
+    ) -> tuple[Proposal, tuple[Change, ...]]:
+        """Return what a proposal changes in what this handle sees, and the changes that store its
+        facts.
+
+        What the view does not admit is not stored, and what the labels do not dominate stays.
+        Raises what `_label_reader` raises for labels in the text.
+        """
+        facts, rules = proposal.facts, proposal.rules
+        if not (self.view or self.labels or _have_labels((*facts, *rules), yield_now)):
+            return proposal, (AssertFacts(facts),)
+        reader = self._label_reader(())
+        dimensions = self._stored_tenant().rules.dimensions()
+
+        def is_seen(statement: Fact | Rule, kind: str) -> bool:
+            return admits(self.view, reader.labels(statement.labels, kind), dimensions)
+
+        facts = tuple(each for each in paced(facts, yield_now) if is_seen(each, "fact"))
+        rules = tuple(each for each in paced(rules, yield_now) if is_seen(each, "rule"))
+        admitted = replace(
+            proposal,
+            facts=tuple(map(without_labels, facts)),
+            rules=tuple(replace(each, labels=()) for each in rules),
+            stays=Stays(self._stored_tenant(), self.view, self.labels) if self.labels else None,
+        )
+        if self.view:  # what a view shows has no labels
+            return admitted, (AssertFacts(admitted.facts),)
+        return admitted, reader.changes(facts, (), (), yield_now)
+
     def _impact(self, proposal: Proposal, scope: str | None, goals: Sequence[ImpactGoal]) -> Impact:
         """Implement `RuleSetMethods._impact`."""
         external = self._services.predicates
 
         def evaluate(tenant: Tenant, budget: Budget) -> Impact:
+            for goal in goals:
+                self._refuse_required(goal.body, tenant, "impactGoals")
             now = tenant.at(self._services.clock.now_ms())
             with staged(tenant, proposal, now, budget, external) as stage:
                 asserted = (AssertFacts(proposal.facts),)
@@ -528,8 +621,11 @@ class TenantKB(
         self._check_scope(scope)
         tenant = self._read_tenant()
         with tenant.lock.read():
+            labels = tenant.rules.labels
             return [
-                rule
+                replace(rule, labels=labels[rule.scope, rule.id])
+                if (rule.scope, rule.id) in labels
+                else rule
                 for rule in tenant.rules.all()
                 if scope == ALL_SCOPES or rule.scope in (None, scope)
             ]
@@ -545,6 +641,14 @@ class TenantKB(
     def masks(self, scope: str | None = ALL_SCOPES) -> list[ParsedMask]:
         """Return the declared masks in their order, of all partitions or those used in one."""
         return self._declared(ParsedMask, scope)
+
+    def dimensions(self, scope: str | None = ALL_SCOPES) -> list[ParsedDimension]:
+        """Return the declared levels and groups of labels in their order."""
+        return self._declared(ParsedDimension, scope)
+
+    def requirements(self, scope: str | None = ALL_SCOPES) -> list[ParsedRequirement]:
+        """Return the levels that answers of predicates require, in their order."""
+        return self._declared(ParsedRequirement, scope)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -613,6 +717,8 @@ class TenantKB(
         The retraction is committed before the count, so running out of budget only truncates the
         count.
         """
+        if count:
+            self._prepare_count(frozenset(change.scope for change in changes), request_limits)
         delta = self._commit(tuple(changes))
         rows = [row for removed in delta.removed for row in removed.rows]
         consequences, still_derivable = Consequences(), False
@@ -639,6 +745,20 @@ class TenantKB(
             count,
         )
 
+    def _prepare_count(
+        self, scopes: frozenset[str | None], request_limits: RequestLimits | None
+    ) -> None:
+        """Make it possible to count from kept conclusions; without success it is counted in another
+        way.
+        """
+
+        def prepare(tenant: Tenant, budget: Budget) -> None:
+            self._services.cascades(tenant).prepare(scopes, budget)
+
+        if self._services.cascades(self._read_tenant()).are_behind(scopes):
+            with suppress(BudgetExceeded, RateLimited, NotReady):
+                self._evaluated(prepare, request_limits)
+
     def _still_derivable(
         self,
         tenant: Tenant,
@@ -658,8 +778,8 @@ class TenantKB(
     def _constraints(self) -> Constraints:
         """Return what refuses facts that violate a declared constraint."""
         return StoredConstraints(
-            lambda: self._reads(None),
-            lambda: self._read_tenant().generation,
+            lambda: self._of_own_labels()._reads(None),
+            self._stored_tenant,
             self._services.clock,
             self._services.predicates,
         )
@@ -686,6 +806,8 @@ class TenantKB(
             StoredFacts(
                 lambda scope: self._keys(scope, new_rules),
                 lambda fact, claim: list(filter(is_rival, self._intervals(fact, claim, yield_now))),
+                self._has_relation,
+                self._meet,
                 self._state,
             ),
             self._constraints(),
@@ -693,9 +815,36 @@ class TenantKB(
             yield_now,
         )
 
+    def _has_relation(self, scope: str | None, schema: RelationSchema) -> bool:
+        """Return False if a scope has no fact of a schema."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            (partition,) = self._partitions(tenant, scope)
+            return bool(partition.named(schema.predicate, schema.arity, schema.positive))
+
+    def _meet(self, group: FactRows, columns: Sequence[int], schema: RelationSchema) -> bool:
+        """Return True if a fact of a schema, valid or not, has the arguments of one of a group in
+        some columns.
+        """
+        tenant = self._stored_tenant()
+        with tenant.lock.read():
+            (partition,) = self._partitions(tenant, group.scope)
+            stored = partition.get(schema)
+            if stored is None or not stored.relation.counts().live:
+                return False
+            symbols = list(map(tenant.find, group.args))
+            for start in range(0, len(symbols), group.arity):
+                pattern = [0] * group.arity
+                for column in columns:
+                    pattern[column] = symbols[start + column]
+                is_known = all(pattern[column] for column in columns)
+                if is_known and stored.relation.match(pattern, hidden=True)[1]:
+                    return True
+        return False
+
     def _state(self) -> tuple[Tenant, int]:
         """Return what identifies the stored facts and rules: equal as long as they are the same."""
-        tenant = self._read_tenant()
+        tenant = self._stored_tenant()
         return tenant, tenant.version
 
     def _keys(self, scope: str | None, new_rules: Sequence[Rule]) -> Keys:
@@ -711,10 +860,14 @@ class TenantKB(
 
         Without `valid_from` a fact begins now, or at the beginning that it has if it is stored.
         """
-        for fact in facts if len(facts) == 1 else paced(facts, yield_now, FACTS_PER_YIELD):
-            until, start = fact.valid_until, fact.valid_from
-            if until is None:
-                continue
+        ending = [
+            fact
+            for part in in_parts(facts, yield_now, FACTS_PER_YIELD)
+            for fact in part
+            if fact.valid_until is not None
+        ]
+        for fact in paced(ending, yield_now, FACTS_PER_YIELD):
+            until, start = fact.valid_until or 0, fact.valid_from
             if start is None and until <= self._services.clock.now_ms():
                 start = max(
                     (row["validFrom"] for row in self._intervals(fact, None, yield_now)),
@@ -731,9 +884,12 @@ class TenantKB(
     def _intervals(self, fact: Fact, claim: ScopePlace | None, yield_now: YieldNow) -> list[Row]:
         """Return a row for each interval of the rivals of a fact at a place, or (None) of the fact
         itself, the oldest interval of a fact first.
+
+        Rivals that not all readers of what is written may see are marked as OUTWEIGHED; the fact
+        itself is left out where it has such labels.
         """
         positive = fact.positive if claim is None else claim.sign_of_rivals(fact)
-        tenant = self._read_tenant()
+        tenant = self._stored_tenant()
         with tenant.lock.read():
             (partition,) = self._partitions(tenant, fact.scope)
             stored = partition.named(fact.predicate, len(fact.args), positive)
@@ -744,10 +900,19 @@ class TenantKB(
             if symbols is None:
                 return []
             rows, ids = stored[0].relation.match(symbols, hidden=True, yield_now=yield_now)
-            intervals = stored[0].intervals(tenant.engine, rows, ids)
+            if self.labels or stored[0].has_labels:
+                matching = rows, ids
+                intervals = intervals_seen(tenant, stored[0], matching, self.view, self.labels)
+            else:
+                intervals = stored[0].intervals(tenant.engine, rows, ids)
         if claim is None:
-            return intervals
+            return [row for row in intervals if OUTWEIGHED not in row]
         return [row for row in intervals if claim.are_rivals(fact, row["args"], not row["negated"])]
+
+
+def _have_labels(statements: Sequence[Fact | Rule], yield_now: YieldNow) -> bool:
+    """Return True if the text of any statement names labels."""
+    return any(each.labels for each in paced(statements, yield_now, FACTS_PER_YIELD))
 
 
 def _positive_signatures(
@@ -787,6 +952,7 @@ def _checked_declarations(definitions: Iterable[Definition]) -> list[Declaration
     declarations = [each for each in definitions if not isinstance(each, Rule)]
     for each in declarations:
         if problem := declaration_problem(each):
-            kind = {Input: "input", Mask: "mask of"}.get(type(each), "phrase of")
+            kinds = {Input: "input", Mask: "mask of", Requirement: "requirement of"}
+            kind = kinds.get(type(each), "phrase of")
             raise InvalidInput(f"the {kind} {each.signature}: {problem}")
     return declarations

@@ -31,6 +31,7 @@ from kbcore.plug.ports import (
     TableFormat,
     Tokenizer,
 )
+from kbcore.plug.sealed_store import Encryption
 from kbcore.plug.webhooks import WebhookSender
 from kbplanner.ir.limits import DEFAULT_LIMITS
 
@@ -65,6 +66,7 @@ class Plugins:
 
     def __init__(self, config: Config, extra: Iterable[ModuleType | object] = ()) -> None:
         self._config = config
+        self.encryption = Encryption(config)
         self._manager = pluggy.PluginManager(GROUP)
         self._manager.add_hookspecs(hookspecs)
         self._specified: list[ModuleType] = [hookspecs]
@@ -127,7 +129,15 @@ class Plugins:
         return self.check_storage()(self._config)
 
     def check_storage(self) -> Callable[[Config], LogStore]:
-        """Return the factory of the log that STORAGE_BACKEND names.
+        """Return the factory of the log that STORAGE_BACKEND names, encrypted if a key is set.
+
+        Raise ConfigError naming the choices.
+        """
+        factory = self.plain_storage()
+        return lambda config: self.encryption.opened(factory(config))
+
+    def plain_storage(self) -> Callable[[Config], LogStore]:
+        """Return the factory of the log that STORAGE_BACKEND names, without encryption.
 
         Raise ConfigError naming the choices.
         """

@@ -11,6 +11,7 @@ from kbcore.proofs.prover import body_prover, goal_prover
 from kbcore.proofs.shapes import ProofLimits, shaped
 from kbcore.reason.ask import Reasoner, body_variables
 from kbcore.reason.budget import Budget
+from kbcore.reason.goal_spans import describe_proof
 from kbcore.reason.options import GoalOptions
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
@@ -42,6 +43,8 @@ def proofs(
     schema = RelationSchema(positive_atom.predicate, positive_atom.arity, positive_atom.positive)
     with closing(prover.proofs(schema, [row["args"] for row in rows])) as proved_facts:
         for row, (top, proof) in zip(rows, proved_facts, strict=True):
+            if budget.span is not None:
+                describe_proof(budget, proof.facts.heights[top])
             yield shaped(row, top, proof, limits, literal)
 
 
@@ -70,5 +73,7 @@ def body_proofs(
     schema = RelationSchema(head.predicate, head.arity)
     with closing(prover.proofs(schema, answers)) as proved_facts:
         for args, (top, proof) in zip(answers, proved_facts, strict=True):
+            if budget.span is not None:
+                describe_proof(budget, proof.facts.heights[top])
             row = derived_row(head, args, partition.name)
             yield shaped(row, top, proof, limits, Literal(head))

@@ -45,7 +45,8 @@ class WhyNot:
     the explicit negative of the goal, if it holds. `near_facts` are stored facts that differ from
     the goal in one constant. `unknown_predicates` are predicates without facts and rules, of the
     goal and of missing premises. `truncated` says that the budget ended the search, or that the
-    goal has too many rules: other candidates may get farther.
+    goal has too many rules: other candidates may get farther. `falls_short` says at which level the
+    goal follows where its predicate requires a higher one.
     """
 
     goal: str
@@ -55,6 +56,7 @@ class WhyNot:
     near_facts: tuple[Atom, ...] = ()
     unknown_predicates: tuple[MissingPredicate, ...] = ()
     truncated: bool = False
+    falls_short: str | None = None
 
     @property
     def holds(self) -> bool:

@@ -142,21 +142,23 @@ class Bulk(PythonHandle):
             raise InvalidInput.at("dialect", f"must be one of {', '.join(sorted(dialects))}")
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "a condition is about one scope")
-        rules = [known.rule for known in self.kb.rules(scope)]
-        return sql_condition(request, rules, _FactsNow(self.kb, scope), dialects[dialect])
+        kb = self.kb.answering(read_goal(request.goal))
+        rules = [known.rule for known in kb.rules(scope)]
+        return sql_condition(request, rules, _FactsNow(kb, scope), dialects[dialect])
 
     def _job(
         self, goal: Atom, scope: str | None, facts: str | os.PathLike[str] | None, folder: Path
     ) -> BulkJob:
         """Compile the goal, and write the facts that the rules read to files in a new folder."""
-        rules = RuleSet([known.rule for known in self.kb.rules(scope)])
+        kb = self.kb.answering(goal)
+        rules = RuleSet([known.rule for known in kb.rules(scope)])
         needed = {schema.predicate for schema in rules.reads | rules.derived} | {goal.predicate}
         stored: dict[tuple[str, bool, int], SymbolAnswers] = {}
-        for entry in self.kb.predicates(scope)["predicates"]:
+        for entry in kb.predicates(scope)["predicates"]:
             name, arity = entry["predicate"], entry["arity"]
             for positive in (True, False) if name in needed else ():
                 pattern = Atom(name, (Variable("_"),) * arity, positive)
-                answers = self.kb.stored_answers(pattern, FactOptions(scope))
+                answers = kb.stored_answers(pattern, FactOptions(scope))
                 if len(answers):
                     stored[name, positive, arity] = answers
         tables = self.kb.plugins().table_formats()[PARQUET.removeprefix(".")]

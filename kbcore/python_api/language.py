@@ -1,4 +1,4 @@
-"""Natural language of a knowledge base: facts from texts, and answers in words."""
+"""Natural language of a knowledge base: facts from texts, answers in words, goals for questions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,38 @@ from kbcore.python_api.arguments import request_limits
 from kbcore.python_api.handle import PythonHandle
 from kbcore.python_values import instant
 from kbcore.python_values import text as text_of
+from kbtypes.language import GoalSuggestions
 from kbtypes.values import Instant
 
 
 class PythonLanguage(PythonHandle):
-    """Natural language of a knowledge base; needs a language model."""
+    """Natural language of a knowledge base; all but `goals_for` needs a language model."""
+
+    def goals_for(
+        self,
+        question: str,
+        *,
+        scope: str | None = None,
+        asker: str | None = None,
+        as_of: Instant | None = None,
+        timeout_ms: int | None = None,
+    ) -> GoalSuggestions:
+        """Return the goals that a question in words can mean, and the answers of the best one.
+
+        No language model is asked: the words of the question are compared with the names, phrases,
+        glosses and argument names of the predicates, and its names with the constants of the facts.
+        A goal can be a chain of several predicates. `answers` is empty, and `reason` says why, if
+        no goal has enough of the words, or if two that are about as good have different answers.
+        `asker` is the constant that "I" stands for, `as_of` judges validity at a point in time.
+        Raises InvalidInput, BudgetExceeded.
+        """
+        return self.kb.goals_for(
+            text_of("question", question),
+            scope=scope,
+            asker=None if asker is None else text_of("asker", asker),
+            as_of=instant("as_of", as_of),
+            request_limits=request_limits(timeout_ms),
+        )
 
     def extract(  # noqa: PLR0913  three of them are the origin of the text
         self,

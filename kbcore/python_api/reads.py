@@ -27,7 +27,14 @@ from kbcore.reason.ask import body_variables
 from kbcore.reason.budget import Notes
 from kbcore.reason.options import AnswerOptions, FactOptions
 from kbcore.search.neighbours import BOTH, DEFAULT_NEIGHBOURS, FactsAround, NeighbourOptions
-from kbcore.state.rulebook import ParsedInput, ParsedMask, ParsedPhrase, ParsedRule
+from kbcore.state.rulebook import (
+    ParsedDimension,
+    ParsedInput,
+    ParsedMask,
+    ParsedPhrase,
+    ParsedRequirement,
+    ParsedRule,
+)
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.check.texts import PROGRAM
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Term
@@ -76,6 +83,7 @@ class PythonReads(PythonHandle):
         min_confidence: float | None = None,
         as_of: Instant | None = None,
         include_undefined: bool = False,
+        with_trust: bool = False,
         values: Values = "text",
         timeout_ms: int | None = None,
     ) -> AnswerSet:
@@ -88,7 +96,11 @@ class PythonReads(PythonHandle):
         `min_confidence` (0 to 1) leaves out answers of less confidence. `as_of` judges validity at
         a point in time. With `include_undefined` the answers of a goal of one literal include those
         that are neither true nor false; `rows()` marks them. `timeout_ms` lowers the limit of the
-        settings. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
+        settings.
+
+        With `with_trust` the rows of `rows()` have `trust`, the highest level of `@levels trust` at
+        which the answer follows; the goal has one literal.
+        Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
         """
         options = AnswerOptions(
             scope,
@@ -99,7 +111,21 @@ class PythonReads(PythonHandle):
             include_undefined,
             request_limits(timeout_ms),
         )
-        return self._answers(self.kb, body_of(goal, args), options, values)
+        body = body_of(goal, args)
+        if with_trust:
+            return self._trusted(body, options, values)
+        return self._answers(self.kb, body, options, values)
+
+    def _trusted(
+        self, body: tuple[BodyItem, ...], options: AnswerOptions, values: Values
+    ) -> AnswerSet:
+        item = body[0]
+        if len(body) > 1 or not isinstance(item, Literal):
+            raise InvalidInput.at("with_trust", "needs a goal of one literal")
+        notes = Notes()
+        with named(withTrust="with_trust"):
+            rows = self.kb.with_trust(item, options, notes)
+        return AnswerSet(RowTuples(rows, notes.warnings), AtomQuery(self.kb, item, options), values)
 
     def ask_many(
         self,
@@ -436,6 +462,14 @@ class PythonReads(PythonHandle):
     def masks(self, scope: str | None = ALL_SCOPES) -> list[ParsedMask]:
         """Return the declared masks of the decision log, in the order of declaration."""
         return self.kb.masks(scope)
+
+    def dimensions(self, scope: str | None = ALL_SCOPES) -> list[ParsedDimension]:
+        """Return the declared levels and groups of labels, in the order of declaration."""
+        return self.kb.dimensions(scope)
+
+    def requirements(self, scope: str | None = ALL_SCOPES) -> list[ParsedRequirement]:
+        """Return the levels that answers of predicates require, in the order of declaration."""
+        return self.kb.requirements(scope)
 
     def predicates(self, scope: str | None = None) -> list[PredicateInfo]:
         """Return the predicates that have facts or rules, or are declared, by name and

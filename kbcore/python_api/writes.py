@@ -41,10 +41,6 @@ from kbplanner.syntax.statements import DeclarationStatement, FactStatement, Goa
 from kbtypes.episodes import Evidences
 from kbtypes.results import (
     RetractOutcome,
-    StoredInput,
-    StoredMask,
-    StoredPhrase,
-    StoredRule,
     StoredStatement,
     StoreOutcome,
 )
@@ -132,9 +128,9 @@ class PythonWrites(PythonHandle):
         """Store many facts of one predicate, all or none; `conflict` is that of `tell`."""
         python_values.refuse_atom("predicate", predicate)
         row_list = list(rows)
-        plain = plain_rows(predicate, row_list, scope) if conflict == KEEP_BOTH else None
+        plain = plain_rows(predicate, row_list, scope)
         if plain:
-            return _facts_outcome(self.kb.assert_rows([plain]))
+            return _facts_outcome(self.kb.assert_rows([plain], conflict=conflict))
         facts = [
             Fact(predicate, python_values.constants(predicate, row), scope=scope)
             for row in row_list
@@ -246,7 +242,7 @@ class PythonWrites(PythonHandle):
         The id is the name of the rule, or `id` of an element of those lists.
         Conclusions of only this rule are absent from later answers. Raises NotFound.
         """
-        if isinstance(rule, StoredRule | StoredPhrase | StoredInput | StoredMask):
+        if isinstance(rule, StoredStatement):
             return self.kb.retract_rule(id=rule.id, scope=rule.scope)
         retraction = rule_retraction(python_values.text("rule", rule), scope)
         return self.kb.retract_rule(id=retraction.id, scope=retraction.scope)
@@ -275,7 +271,9 @@ class PythonWrites(PythonHandle):
         definitions: list[Definition] = []
         for field, texts in (("tell", tell), ("teach", teach)):
             for text in _texts(field, texts):
-                more_facts, more_definitions = _clauses(text, Fact("", (), scope=scope), field)
+                more_facts, more_definitions = _clauses(
+                    text, Fact("", (), scope=scope), field, labelled=True
+                )
                 facts += more_facts
                 definitions += more_definitions
         with python_values.named(predicate="forget"):
@@ -297,7 +295,7 @@ class PythonWrites(PythonHandle):
 
     def _store(self, text: str, details: Fact, conflict: str) -> StoreOutcome:
         """Store the facts and rules of a text; `details` apply to facts without annotations."""
-        facts, rules = _clauses(text, details)
+        facts, rules = _clauses(text, details, labelled=True)
         if not rules:
             return _facts_outcome(self.kb.assert_facts(facts, conflict=conflict))
         if conflict != KEEP_BOTH or details != Fact("", (), scope=details.scope):
@@ -308,12 +306,16 @@ class PythonWrites(PythonHandle):
         )
 
 
-def _clauses(text: str, details: Fact, field: str = "text") -> tuple[list[Fact], list[Definition]]:
+def _clauses(
+    text: str, details: Fact, field: str = "text", *, labelled: bool = False
+) -> tuple[list[Fact], list[Definition]]:
     """Return the facts and definitions of a text; `details` apply to facts without annotations.
+    Statements have labels in a `labelled` text only.
 
     Raises RuleSyntaxError, and InvalidInput that names `field`.
     """
-    statements = parse_program(python_values.text(field, text), final_dot=False)
+    source = python_values.text(field, text)
+    statements = parse_program(source, final_dot=False, labelled=labelled)
     if not statements:
         raise InvalidInput.at(field, "has no fact and no rule")
     check_statements(statements)
@@ -359,6 +361,7 @@ def _with_details(fact: Fact, details: Fact) -> Fact:
         details.confidence if fact.confidence is None else fact.confidence,
         fact.metadata or details.metadata,
         details.evidence,
+        labels=fact.labels,
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.admission import Admission
+from kbcore.tracing.spans import TraceSpan
 from kbplanner.engine.backend import SLICE, Offload, RunLimits, RunState, Steps
 from kbplanner.evaluate.race import LimitedSteps
 from kbplanner.pacing import paced
@@ -128,6 +129,8 @@ class Budget:
     notes: Notes = field(default_factory=Notes)
     max_proof_nodes: int = 0
     proof_nodes: int = 0
+    proof_depth: int = 0
+    """Rule steps of the deepest proof, if the goal has a span."""
     now: int | None = None
     """The instant of the request, which `now()` in rules returns, in epoch milliseconds."""
     rows_made: int = 0
@@ -136,6 +139,8 @@ class Budget:
     """Number of answers returned for this request so far."""
     steps: int | None = None
     """Number of engine steps of the goals that share the budget; None if it is that of one."""
+    span: TraceSpan | None = None
+    """The span of the goal or the window, if it is recorded."""
     external: ExternalRows | None = None
     """The rows of external predicates that the request knows; None before it needs any."""
 

@@ -70,7 +70,9 @@ def plain(stored: StoredRelation | None) -> bool:
     """Return whether the engine can write the rows of a stored relation: none has metadata or a
     confidence.
     """
-    return stored is None or not (stored.metadata or stored.relation.uses(Attribute.CONFIDENCE))
+    return stored is None or not (
+        stored.metadata or stored.has_labels or stored.relation.uses(Attribute.CONFIDENCE)
+    )
 
 
 def array_of(parts: list[bytes]) -> list[bytes]:

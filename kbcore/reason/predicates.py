@@ -14,6 +14,7 @@ from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.inputs import Input
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.pacing import YieldNow, go_on, paced
 
 MAX_CANDIDATES = 2000
 """Existing predicates that are compared with an unknown one."""
@@ -22,25 +23,31 @@ MAX_CANDIDATE_CHARS = 64
 SIMILARITY = 0.65
 """Least similarity of a suggested name, as `difflib` measures it."""
 
+PREDICATES_PER_YIELD = 500
+"""Predicates listed between two calls of `yield_now`: about a millisecond."""
+
 Signature = tuple[str, int | None]
 """A predicate by name and arity; None stands for any arity."""
 
 
 def predicates(
-    tenant: Tenant, partitions: Iterable[Partition], scope: str | None
+    tenant: Tenant,
+    partitions: Iterable[Partition],
+    scope: str | None,
+    yield_now: YieldNow = go_on,
 ) -> dict[str, Any]:
     """Return the predicates with currently valid facts, with rules of the scope, or declared as
-    inputs, by name and arity.
+    inputs, by name and arity. `yield_now` is called about once a millisecond.
     """
     facts: dict[tuple[str, int], int] = {}
     for partition in partitions:
-        for stored in partition.relations():
+        for stored in paced(partition.relations(), yield_now, PREDICATES_PER_YIELD):
             visible = stored.relation.counts().visible
             if visible:
                 key = (stored.schema.predicate, stored.schema.arity)
                 facts[key] = facts.get(key, 0) + visible
     rules: dict[tuple[str, int], int] = {}
-    for stored_rule in tenant.rules.all():
+    for stored_rule in paced(tenant.rules.all(), yield_now, PREDICATES_PER_YIELD):
         if scope == ALL_SCOPES or stored_rule.scope in (None, scope):
             key = (stored_rule.rule.head.predicate, stored_rule.rule.head.arity)
             rules[key] = rules.get(key, 0) + 1
@@ -54,7 +61,9 @@ def predicates(
             "hasRules": (name, arity) in rules,
             **_declared(inputs.get((name, arity))),
         }
-        for name, arity in sorted(facts.keys() | rules.keys() | inputs.keys())
+        for name, arity in paced(
+            sorted(facts.keys() | rules.keys() | inputs.keys()), yield_now, PREDICATES_PER_YIELD
+        )
     ]
     return {
         "predicates": rows,

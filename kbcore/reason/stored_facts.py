@@ -18,6 +18,7 @@ from weakref import ref
 
 from kbcore.reason.as_of import valid_rows
 from kbcore.reason.budget import Budget, Notes
+from kbcore.reason.goal_spans import describe_stored
 from kbcore.reason.options import FactOptions
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
@@ -150,7 +151,9 @@ class FactSearch(NamedTuple):
         symbols = goal_pattern(self.pattern.args, self.tenant.find)
         predicate, arity = self.pattern.predicate, len(self.pattern.args)
         offset, limit = self.options.offset, self.options.limit
-        total = 0
+        total = returned = 0
+        if budget.span is not None:
+            describe_stored(budget.span, predicate, self.pattern.args, 0)
         for partition in partitions:
             if symbols is None:
                 break
@@ -165,6 +168,9 @@ class FactSearch(NamedTuple):
                 page = facts.symbols
                 if stop - start < facts.row_count:
                     page = page[start * arity : stop * arity]
+                if budget.span is not None:
+                    returned += stop - start
+                    describe_stored(budget.span, predicate, self.pattern.args, returned)
                 yield partition, stored, OrderedFacts(page, stop - start)
                 if notes is None and limit is not None and total >= offset + limit:
                     return

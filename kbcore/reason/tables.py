@@ -21,6 +21,7 @@ from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.maintained_table import MaintainedTable, is_worth_following
 from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
 from kbcore.state.partition import Partition, PartitionKey
+from kbcore.tracing.spans import TraceSpan, span
 from kbplanner.engine.backend import Engine, RunState
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
 from kbplanner.evaluate.loaded import Bind
@@ -49,6 +50,20 @@ MIN_TABLE_BYTES = 8192
 """Smaller runs of a single binding are not cached: evaluating them again is faster."""
 
 _STATES = {RunState.DONE: "current", RunState.READY: "continued", RunState.STALE: "stale"}
+
+
+def _state_of(table: GoalTable) -> str:
+    """Return how a table has answered: `current`, `maintained` or `continued`."""
+    if not table.worked:
+        return "current"
+    return "maintained" if isinstance(table, MaintainedTable) else "continued"
+
+
+def _describe(span: TraceSpan, state: str, rows_read: int) -> None:
+    """Say in the span of a goal where its answers are from; rows read of a new run only."""
+    span.set("kbcore.goal.table", state)
+    if rows_read:
+        span.set("kbcore.goal.rows_read", rows_read)
 
 
 def shown(answers: tuple[array[int], int], options: GoalOptions) -> tuple[array[int], int]:
@@ -121,16 +136,16 @@ class GoalTables:
         self.counts = TableCounts()
         self._shared_counts = shared_counts or TableCounts()
         self.kept_bytes = 0
-        """The memory of the standing goals that follow changes: as much as that of all tables."""
+        """The memory of standing goals and conclusions that follow changes: at most as much as that
+        of all tables.
+        """
 
-    def has_room_to_keep(self, run: GoalRun) -> bool:
-        """Return True if a standing goal may keep the rows of a run."""
-        return self.kept_bytes + SIZE_OF_KEPT * run.bytes <= self.max_bytes
+    def has_room_to_keep(self, bytes: int) -> bool:
+        """Return True if the rows of a run of this size may be kept beside goal tables."""
+        return self.kept_bytes + SIZE_OF_KEPT * bytes <= self.max_bytes
 
     def count_kept(self, bytes: int) -> bool:
-        """Add to the memory of the standing goals; return False if it is more than they may take
-        now.
-        """
+        """Add to this memory; return False if it is more than may be taken now."""
         with self._mutex:
             self.kept_bytes += bytes
             return self.kept_bytes <= self.max_bytes
@@ -152,6 +167,28 @@ class GoalTables:
         A plan with `now()` always gets a run of its own: its answers hold for the instant of the
         request.
         """
+        if budget.span is None:
+            return self._ask(partition, goal, pattern, bind, budget, options)
+        with span("engine") as evaluation:
+            if budget.steps is None:
+                budget.steps = 0
+            steps, rows_made = budget.steps, budget.rows_made
+            answers = self._ask(partition, goal, pattern, bind, budget, options)
+            if evaluation is not None:
+                evaluation.set("kbcore.engine.steps", budget.steps - steps)
+                evaluation.set("kbcore.engine.rows_derived", budget.rows_made - rows_made)
+                evaluation.set("kbcore.engine.answers", answers[1])
+            return answers
+
+    def _ask(
+        self,
+        partition: Partition,
+        goal: CompiledGoal,
+        pattern: Sequence[int],
+        bind: Bind,
+        budget: Budget,
+        options: GoalOptions,
+    ) -> tuple[array[int], int]:
         if goal.loaded.dated:
             return self.once(goal, pattern, bind, budget, options)
         keys = _keys(partition.key, goal, pattern)
@@ -177,7 +214,11 @@ class GoalTables:
             run = GoalRun(self._engine, goal, bind, budget.limits, budget.now)
             rows_before = steps_before = 0
             answers = self._fresh(run, pattern, budget, options)
+            if budget.span is not None:
+                _describe(budget.span, "evaluated", run.run.stats().rows_read)
             table = self._following(table, run, pattern, partition)
+        elif budget.span is not None:
+            _describe(budget.span, _state_of(table), 0)
         budget.rows_made += table.rows_made - rows_before
         if budget.steps is not None:
             budget.steps += table.steps - steps_before
@@ -234,6 +275,8 @@ class GoalTables:
         answers = self._fresh(run, pattern, budget, options._replace(deferred=None))
         budget.notes.warnings += run.warnings
         budget.rows_made += run.rows_made
+        if budget.span is not None:
+            _describe(budget.span, "evaluated", run.run.stats().rows_read)
         if budget.steps is not None:
             budget.steps += run.run.stats().steps
         run.close()

@@ -1,6 +1,6 @@
 r"""Wire format of the log and of snapshots for followers, with checksums over every part.
 
-Records travel in the frames of the durable log (docs/reference/log-format.md): a header of 32
+Records travel in the frames of the durable log (kbcore/durable/LOG_FORMAT.md): a header of 32
 bytes, then the payload. A snapshot has these parts:
 
     head      8 "KBSHIP\0\1" | 16 log id | 4 epoch | 8 sequence number

@@ -36,6 +36,7 @@ MAX_VARIANTS = 64
 _CHANGED = "\0changed\0"
 _CANDIDATE = "\0candidate\0"
 _BEFORE = "\0before\0"
+_KEPT = "\0kept\0"
 
 ALL = RelationSchema("\0all", 0, role=Role.DERIVED)
 """The goal of a program of candidates: it depends on every relation of candidates."""
@@ -78,6 +79,11 @@ def changed_rows(schema: RelationSchema) -> RelationSchema:
 def candidate_rows(schema: RelationSchema) -> RelationSchema:
     """Return the relation of a program that holds the candidates of a relation."""
     return RelationSchema(_CANDIDATE + _name(schema), schema.arity, schema.positive, Role.DERIVED)
+
+
+def kept_rows(schema: RelationSchema) -> RelationSchema:
+    """Return the relation that holds the kept rows of a relation, as rules over them read it."""
+    return RelationSchema(_KEPT + _name(schema), schema.arity, schema.positive)
 
 
 def candidates(

@@ -5,7 +5,7 @@ changes below it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -14,7 +14,7 @@ from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.budget import Budget
 from kbcore.retraction.affected import RulesComponent, changed_rows
 from kbcore.retraction.programs import CandidateProgram, Programs, is_conclusion
-from kbcore.retraction.rows import RowSet
+from kbcore.retraction.rows import Difference, RowSet
 from kbcore.state.changes import RemovedFacts
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
@@ -64,12 +64,31 @@ class Unfollowed(Exception):
     """A change reaches an aggregate, or a clause with too many variants."""
 
 
+def removed_rows(
+    removed: Iterable[RemovedFacts], budget: Budget
+) -> dict[RelationSchema, Difference]:
+    """Return the rows of removed facts by relation."""
+    symbols: dict[RelationSchema, array[int]] = {}
+    counts: dict[RelationSchema, int] = {}
+    for change in removed:
+        rows = symbols.setdefault(change.schema, array("I"))
+        rows.extend(chain.from_iterable(budget.paced(change.keys)))
+        counts[change.schema] = counts.get(change.schema, 0) + len(change.keys)
+    return {
+        schema: Difference(
+            RowSet(array("I"), 0, schema.arity), RowSet(rows, counts[schema], schema.arity)
+        )
+        for schema, rows in symbols.items()
+    }
+
+
 class ComponentChanges:
     """The changes after facts of one partition were removed or added, on a view of the state
     afterwards.
 
-    `changes` has an entry for each relation with changed rows, including those of the facts. The
-    relations live until `close`.
+    `changes` has an entry for each relation with changed rows, including those of the facts. With
+    `goal` only the rules that this predicate depends on are followed. The relations live until
+    `close`.
     """
 
     def __init__(
@@ -78,9 +97,9 @@ class ComponentChanges:
         programs: Programs,
         rules: RuleSet,
         view: View,
-        removed: Sequence[RemovedFacts],
+        facts: Mapping[RelationSchema, Difference],
         budget: Budget,
-        added: Mapping[RelationSchema, RowSet] | None = None,
+        goal: RelationSchema | None = None,
     ) -> None:
         self._engine = tenant.engine
         self._tenant = tenant
@@ -89,17 +108,18 @@ class ComponentChanges:
         self._budget = budget
         self._relations: dict[RelationSchema, Relation] = {}  # by `changed_rows`
         self.changes: dict[RelationSchema, Changes] = {}
-        for change in removed:
-            entry = self._entry(change.schema)
-            entry.has_fallen = True
-            symbols = array("I", chain.from_iterable(budget.paced(change.keys)))
-            entry.rows.insert(symbols, len(change.keys))
-        self._removed = frozenset(self.changes)
-        for schema, rows in (added or {}).items():
-            entry = self._entry(schema)
-            entry.added += rows.count
-            entry.rows.insert(rows.symbols, rows.count)
-        self._rules = programs.rules(rules, view, self._removed, frozenset(added or ()))
+        for schema, (appeared, disappeared) in facts.items():
+            for rows in (appeared, disappeared):
+                if rows.count:
+                    entry = self._entry(schema)
+                    entry.rows.insert(rows.symbols, rows.count)
+                    if rows is disappeared:
+                        entry.has_fallen = True
+                    else:
+                        entry.added += rows.count
+        self._removed = frozenset(s for s, each in facts.items() if each.disappeared.count)
+        added = frozenset(s for s, each in facts.items() if each.appeared.count)
+        self._rules = programs.rules(rules, view, self._removed, added, goal)
 
     def close(self) -> None:
         """Drop the relations of changed rows."""

@@ -22,6 +22,7 @@ from kbplanner.evaluate.settle import View
 from kbplanner.ir.program import Clause, dependencies
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.lru import LruCache
+from kbplanner.pacing import current_yield
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.order import SmallDerived, Statistics
 from kbplanner.passes.wellfounded import clauses_independent_of
@@ -87,6 +88,7 @@ class Programs:
                 frozenset[RelationSchema],
                 frozenset[RelationSchema],
                 frozenset[RelationSchema],
+                RelationSchema | None,
             ],
             RulesForRemoval,
         ] = LruCache(MAX_RULE_SETS)
@@ -98,7 +100,12 @@ class Programs:
         self._goals: LruCache[tuple[tuple[Clause, ...], RelationSchema], CompiledGoal]
         self._goals = LruCache(MAX_PROGRAMS)
 
-    def clear(self) -> None:
+    @classmethod
+    def of(cls, tenant: Tenant) -> Programs:
+        """Return the programs that are kept with a tenant."""
+        return tenant.attached.need(cls, lambda: cls(tenant))
+
+    def close(self) -> None:
         """Drop the compiled programs."""
         self._rules.clear()
         self._candidates.clear()
@@ -111,16 +118,24 @@ class Programs:
         view: View,
         removed: frozenset[RelationSchema],
         added: frozenset[RelationSchema] = frozenset(),
+        goal: RelationSchema | None = None,
     ) -> RulesForRemoval:
-        """Return the rules of a view after rows of these stored relations were removed or added.
+        """Return the rules of a view after rows of these stored relations were removed or added;
+        with `goal` only those that the conclusions of a stored schema depend on.
 
         `source` are the rules as they were before recursion through negation was settled.
         """
-        key = (view.rules, removed, added, view.denied)
+        key = (view.rules, removed, added, view.denied, goal)
         rules = self._rules.get(key)
         if rules is None:
             touched = source.components_reading(view.denied, removed | added)
-            clauses = clauses_independent_of(view.rules.clauses(view.denied), touched)
+            clauses: Sequence[Clause] = view.rules.clauses(view.denied)
+            if goal is not None:
+                needed = (view.rules.conclusions(goal),)
+                touched &= dependencies(source.clauses(view.denied), needed, current_yield())
+                reached = dependencies(clauses, needed, current_yield())
+                clauses = tuple(each for each in clauses if each.head.schema in reached)
+            clauses = clauses_independent_of(clauses, touched)
             rules = RulesForRemoval(view.rules, view.denied, removed, clauses, bool(touched), added)
             self._rules.put(key, rules)
         return rules

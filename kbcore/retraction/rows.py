@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
+from typing import NamedTuple
 
 from kbplanner.engine.backend import Engine, Relation, YieldNow
 from kbplanner.engine.columns import distinct
@@ -105,3 +106,10 @@ class RowSet:
     def _shared(self, column: int) -> int:
         values = self.symbols[column :: self.arity]
         return values[0] if values == array("I", [values[0]]) * self.count else 0
+
+
+class Difference(NamedTuple):
+    """Rows that hold only after a change, and rows that held only before it."""
+
+    appeared: RowSet
+    disappeared: RowSet

@@ -8,6 +8,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from kbcore.state.changes import (
@@ -36,6 +38,7 @@ from kbcore.state.changes import (
     RetractRule,
     ScopeChange,
     SetPriority,
+    UseLabels,
 )
 from kbcore.state.deploying import (
     deploy,
@@ -59,8 +62,18 @@ from kbcore.state.intervals import (
     with_restated,
     within,
 )
+from kbcore.state.labelling import (
+    Goes,
+    all_go,
+    assert_labelled,
+    may_change,
+    shown_of,
+    take_admitted,
+)
+from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.merging.scopes import change_scopes
-from kbcore.state.partition import StoredRelation, located
+from kbcore.state.partition import RowKey, StoredRelation, located
+from kbcore.state.record_chain import WAITING_RECORDS
 from kbcore.state.rule_sets import DECLARATION, FACT, RULE
 from kbcore.state.subscriptions import StatePosition
 from kbcore.state.tenant import Tenant
@@ -71,7 +84,7 @@ from kbplanner.pacing import YieldNow, go_on, in_parts, paced
 
 UNKNOWN = float("nan")
 
-FACTS_PER_YIELD = 200
+FACTS_PER_YIELD = 300
 ROWS_PER_YIELD = 1000
 PREDICATES_PER_YIELD = 20
 CHANGES_PER_YIELD = 5
@@ -89,19 +102,26 @@ def apply(
     *,
     noted: bool = False,
     yield_now: YieldNow = go_on,
+    chained: bytes | None = None,
 ) -> Delta:
     """Apply a change set of logged time `at` (epoch milliseconds).
 
     The caller holds the tenant's write lock.
 
     `seq` is the sequence number of the change set in the log, 0 for a change set that is not
-    logged. With `noted`, the delta lists the facts that were asserted again. Changes that were
-    accepted into the log must not fail here. `yield_now` is called about once a millisecond, while
+    logged. `chained` is its record as the chain takes it, None if it is in none. With `noted`, the
+    delta lists the facts that were asserted again. Changes that were accepted into the log must
+    not fail here. `yield_now` is called about once a millisecond, while
     the changes are applied in part: it lets work run that waits for the lock before it looks at the
     tenant.
     """
     tenant.advance(at)
-    delta = Delta(at, seq, retold={} if noted else None)
+    if chained is not None:
+        chain = tenant.chain
+        chain.waiting.append(chained)
+        if len(chain.waiting) >= WAITING_RECORDS:
+            chain.hash_waiting()
+    delta = Delta(at, seq, labels=changes.labels, view=changes.view, retold={} if noted else None)
     apply_changes(tenant, changes.changes, at, delta, yield_now)
     if changes.transaction is not None:
         tenant.committed.note(changes.transaction, at)
@@ -120,6 +140,8 @@ def apply(
         tenant.generation += 1
         tenant.version += 1
     delta.generation = tenant.generation
+    if tenant.views is not None:
+        tenant.views.follow(changes, delta, yield_now)
     return delta
 
 
@@ -139,16 +161,22 @@ def apply_changes(
     and removed by hand.
     """
     by_hand = True
+    labels = delta.labels
     for number, change in enumerate(paced(changes, yield_now, CHANGES_PER_YIELD)):
+        if isinstance(change, UseLabels):
+            delta.labels = change.labels
+            continue
         if isinstance(change, DeployRuleSet):
             by_hand = False
             deploy(tenant, change, at, yield_now)
             continue
-        if by_hand and tenant.rule_sets.version:  # most tenants have never had any
+        # Most tenants have never had any. What has labels is not what rule sets contain.
+        if by_hand and tenant.rule_sets.version and not delta.labels:
             stored_by_hand(tenant, change, yield_now)
         _apply_change(tenant, change, (number, by_hand), at, delta, yield_now)
         if tenant.rule_sets.version:
             forget_removed(tenant, change, yield_now)
+    delta.labels = labels
 
 
 def _apply_change(
@@ -179,15 +207,15 @@ def _apply_change(
     elif isinstance(change, ScopeChange):
         change_scopes(tenant, change, delta, yield_now)
     elif isinstance(change, EvictFacts):
-        delta.evicted += evict(tenant, change, yield_now)
+        delta.evicted += evict(tenant, change, delta, yield_now)
     elif isinstance(change, EndFacts):
-        delta.ended += ((number, index) for index in end_facts(tenant, change, at, yield_now))
+        delta.ended += ((number, index) for index in end_facts(tenant, change, delta, yield_now))
     elif isinstance(change, SetPriority):
-        set_priority(tenant, change)
+        set_priority(tenant, change, delta)
     elif isinstance(change, AddEpisodes):
         add_episodes(tenant, change, at, delta, yield_now)
     elif isinstance(change, AddEvidence):
-        add_evidence(tenant, change, yield_now)
+        add_evidence(tenant, change, delta, yield_now)
     elif isinstance(change, PurgeMemory):
         purge(tenant, change, delta, number, yield_now)
     elif isinstance(change, RestoreFacts):
@@ -203,15 +231,21 @@ def _apply_change(
 def _assert_rules(tenant: Tenant, change: AssertRules, delta: Delta, yield_now: YieldNow) -> None:
     rules = tenant.writable_rules()
     delta.rules_added += [
-        stored for stored in paced(change.rules, yield_now, FACTS_PER_YIELD) if rules.add(stored)
+        stored
+        for stored in paced(change.rules, yield_now, FACTS_PER_YIELD)
+        if rules.add(stored, delta.labels)
     ]
     tenant.plan_version += 1
+    if delta.labels and change.rules:
+        tenant.use_labels(delta.labels)
 
 
 def _declare(tenant: Tenant, change: Declare, yield_now: YieldNow) -> None:
     rules = tenant.writable_rules()
     for declared in paced(change.declarations, yield_now, FACTS_PER_YIELD):
         rules.declare(declared)
+    if rules.required:
+        tenant.plan_version += 1
 
 
 def _assert_facts(
@@ -223,15 +257,35 @@ def _assert_facts(
         stored = tenant.need_partition(only.scope).writable(schema)
         _insert(tenant, stored, tenant.engine.intern_many(only.args), facts, at, delta)
         return
+    for group in paced(_by_relation(facts, yield_now), yield_now, PREDICATES_PER_YIELD):
+        stored = tenant.need_partition(group[0].scope).writable(group[0].schema)
+        for part in in_parts(group, yield_now, FACTS_PER_YIELD):
+            args = list(chain.from_iterable([fact.args for fact in part]))
+            _insert(tenant, stored, tenant.engine.intern_many(args), part, at, delta)
+
+
+def _by_relation(facts: Sequence[Fact], yield_now: YieldNow) -> Sequence[Sequence[Fact]]:
+    """Return facts grouped by the relation that stores them, in order."""
+    relations = set(map(_only_relation, in_parts(facts, yield_now, ROWS_PER_YIELD)))
+    if len(relations) == 1 and None not in relations:
+        return (facts,)
     groups: dict[tuple[str | None, str, int, bool], list[Fact]] = {}
     for fact in paced(facts, yield_now, ROWS_PER_YIELD):
         name = fact.scope, fact.predicate, len(fact.args), fact.positive
         groups.setdefault(name, []).append(fact)
-    for (scope, *_), group in paced(groups.items(), yield_now, PREDICATES_PER_YIELD):
-        stored = tenant.need_partition(scope).writable(group[0].schema)
-        for part in in_parts(group, yield_now, FACTS_PER_YIELD):
-            symbols = tenant.engine.intern_many([arg for fact in part for arg in fact.args])
-            _insert(tenant, stored, symbols, part, at, delta)
+    return list(groups.values())
+
+
+def _only_relation(facts: Sequence[Fact]) -> tuple[str | None, str, int, bool] | None:
+    """Return the scope, predicate, arity and sign of facts; None if they are not all equal."""
+    first = facts[0]
+    is_one = (
+        len({fact.predicate for fact in facts}) == 1
+        and len({fact.scope for fact in facts}) == 1
+        and len({len(fact.args) for fact in facts}) == 1
+        and len({fact.positive for fact in facts}) == 1
+    )
+    return (first.scope, first.predicate, len(first.args), first.positive) if is_one else None
 
 
 def _assert_rows(
@@ -241,6 +295,9 @@ def _assert_rows(
         stored = tenant.need_partition(group.scope).writable(group.schema)
         for rows in group.in_parts(yield_now, ROWS_PER_YIELD):
             symbols = tenant.engine.intern_many(rows.args)
+            if delta.labels or stored.has_labels:
+                _insert(tenant, stored, symbols, rows.facts(), at, delta)
+                continue
             before, ids, added = _add(tenant, stored, symbols, len(rows), at, delta)
             if added < len(rows):
                 _assert_again(tenant, stored, rows, (symbols, ids, before), at, delta, yield_now)
@@ -293,6 +350,24 @@ def _insert(
     at: int,
     delta: Delta,
 ) -> None:
+    if delta.labels or stored.has_labels:
+
+        def insert(layer: StoredRelation, symbols: array[int], facts: Sequence[Fact]) -> None:
+            _insert_in(tenant, layer, symbols, facts, at, delta)
+
+        assert_labelled(tenant, stored, symbols, facts, delta.labels, insert)
+    else:
+        _insert_in(tenant, stored, symbols, facts, at, delta)
+
+
+def _insert_in(
+    tenant: Tenant,
+    stored: StoredRelation,
+    symbols: array[int],
+    facts: Sequence[Fact],
+    at: int,
+    delta: Delta,
+) -> None:
     before, ids, added = _add(tenant, stored, symbols, len(facts), at, delta)
     if added == len(facts):
         _describe_new(tenant, stored, symbols, ids, facts, at)
@@ -323,33 +398,51 @@ def _describe_new(
     """Write metadata, confidence and validity of facts that were just inserted, at `at` (epoch
     milliseconds).
     """
-    indices = [index for index, fact in enumerate(facts) if not _plain(fact)]
-    if not indices:
+    described = [
+        index for index, fact in enumerate(facts) if fact.metadata or fact.evidence or fact.restated
+    ]
+    sure = [index for index, fact in enumerate(facts) if fact.confidence is not None]
+    windowed = [
+        index
+        for index, fact in enumerate(facts)
+        if fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None
+    ]
+    if not (described or sure or windowed):
         return
-    arity, relation = stored.schema.arity, stored.relation
-    sure, sureness = array("I"), list[float]()
-    windowed, windowed_rows, windows = (
-        array("I"),
-        list[tuple[int, ...]](),
-        list[tuple[int, int, int]](),
-    )
-    for index in indices:
-        fact, row = facts[index], tuple(symbols[index * arity : (index + 1) * arity])
-        if fact.metadata or fact.evidence or fact.restated:
-            stored.describe(row, _metadata(tenant, fact, None))
-        if fact.confidence is not None:
-            sure.append(ids[index])
-            sureness.append(fact.confidence)
-        if _is_limited(fact):
-            windowed.append(ids[index])
-            windowed_rows.append(row)
-            windows.append((fact.ttl or 0, beginning_cell(fact.valid_from), _end(fact, at)))
-    relation.set_attribute(Attribute.CONFIDENCE, sure, sureness)
-    if windows:
+    relation = stored.relation
+    rows = _rows_of(symbols, stored.schema.arity, len(facts)) if described or windowed else []
+    if described:
+        if any(fact.evidence or fact.restated for fact in facts):
+            metadata = [_metadata(tenant, facts[index], None) for index in described]
+        else:
+            metadata = [facts[index].metadata for index in described]
+        stored.describe_many([rows[index] for index in described], metadata)
+    if sure:
+        relation.set_attribute(
+            Attribute.CONFIDENCE,
+            _selected(ids, sure),
+            [facts[index].confidence or 0.0 for index in sure],
+        )
+    if windowed:
+        selected = _selected(ids, windowed)
+        windows = [
+            (fact.ttl or 0, beginning_cell(fact.valid_from), _end(fact, at))
+            for fact in map(facts.__getitem__, windowed)
+        ]
         for attribute, cells in zip(_WINDOW, zip(*windows, strict=True), strict=True):
-            relation.set_attribute(attribute, windowed, cells)
-        tenant.limit_new(stored, windowed_rows, windowed)
+            relation.set_attribute(attribute, selected, cells)
+        tenant.limit_new(stored, [rows[index] for index in windowed], selected)
     tenant.changed(0, stored)
+
+
+def _rows_of(symbols: array[int], arity: int, count: int) -> list[tuple[int, ...]]:
+    """Return flat symbols as rows."""
+    return list(zip(*[iter(symbols)] * arity, strict=True)) if arity else [()] * count
+
+
+def _selected(ids: array[int], indices: list[int]) -> array[int]:
+    """Return the ids at some indices, which are in order."""
+    return ids if len(indices) == len(ids) else array("I", [ids[index] for index in indices])
 
 
 def replay_rows(
@@ -367,8 +460,15 @@ def replay_rows(
     """
     stored = tenant.need_partition(scope).writable(schema)
     relation, arity = stored.relation, schema.arity
-    seen = relation.counts().rows
     symbols = tenant.engine.intern_many(args)
+    if stored.has_labels:
+        for index, at in enumerate(times):
+            start, stop = index * arity, (index + 1) * arity
+            fact = Fact(schema.predicate, tuple(args[start:stop]), schema.positive, scope)
+            tenant.advance(at)
+            _insert(tenant, stored, symbols[start:stop], [fact], at, Delta(at))
+        return
+    seen = relation.counts().rows
     ids, added = stored.insert(symbols, len(times))
     new, again = list[int](), list[int]()
     for index, id in enumerate(ids):
@@ -625,8 +725,10 @@ def _retract_fact(
         return
     for stored in partition.named(change.predicate, len(change.args), change.positive):
         key = FACT, change.predicate, change.args, stored.schema.positive
-        if not (by_hand and stays(tenant, change.scope, key)):
-            _remove(tenant, stored, symbols, 1, delta, number)
+        if by_hand and not delta.labels and stays(tenant, change.scope, key):
+            continue
+        goes = all_go if by_hand else partial(_has_no_labels, stored)
+        _remove(tenant, stored, symbols, 1, delta, (number, goes))
 
 
 def _retract_pattern(
@@ -638,8 +740,10 @@ def _retract_pattern(
         return
     for stored in partition.named(change.predicate, len(change.pattern), change.positive):
         rows, ids = stored.relation.match(pattern, hidden=True, yield_now=yield_now)
-        rows, count = without_staying(tenant, stored, rows, len(ids), yield_now)
-        _remove(tenant, stored, rows, count, delta, number, yield_now)
+        count = len(ids)
+        if not delta.labels:
+            rows, count = without_staying(tenant, stored, rows, count, yield_now)
+        _remove(tenant, stored, rows, count, delta, (number, all_go), yield_now)
 
 
 def _remove(
@@ -648,30 +752,77 @@ def _remove(
     symbols: array[int],
     count: int,
     delta: Delta,
-    change: int,
+    origin: tuple[int, Goes],
     yield_now: YieldNow = go_on,
 ) -> None:
+    """Remove facts; `origin` is the number of the change, and says which of their details go."""
     rows, ids = located(stored.relation, symbols, count)
     if not len(ids):
         return
     writable = tenant.need_partition(stored.scope).writable(stored.schema)
     if writable is not stored:
         stored, (rows, ids) = writable, located(writable.relation, rows, len(ids))
+    if delta.labels or stored.has_labels:
+        rows, ids = _admitted(tenant, stored, (rows, ids), delta, origin, yield_now)
+        if not len(ids):
+            return
     keys, removed_rows = stored.take(tenant.engine, rows, ids, yield_now)
     tenant.changed(len(ids), stored)
-    delta.removed.append(RemovedFacts(stored.schema, stored.scope, keys, removed_rows, change))
+    delta.removed.append(RemovedFacts(stored.schema, stored.scope, keys, removed_rows, origin[0]))
+
+
+def _has_no_labels(stored: StoredRelation, layer: StoredRelation, row: RowKey) -> bool:
+    """Return True for the details of a fact that a rule set may contain."""
+    if layer is stored:
+        return not stored.labels.get(row)
+    return layer is stored.layers.get(NO_LABELS)
+
+
+def _admitted(
+    tenant: Tenant,
+    stored: StoredRelation,
+    located_rows: tuple[array[int], array[int]],
+    delta: Delta,
+    origin: tuple[int, Goes],
+    yield_now: YieldNow,
+) -> tuple[array[int], array[int]]:
+    """Remove from stacks what a change may remove, and return the facts that are to be removed as a
+    whole: symbols and ids, as in `located_rows`.
+    """
+    rows, ids = located_rows
+    arity = stored.schema.arity
+    keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids))]
+    dimensions = tenant.rules.dimensions()
+    before = {
+        key: shown_of(tenant, stored, key, lambda labels: may_change(delta, labels, dimensions))
+        for key in keys
+        if key in stored.stacked
+    }
+    number, goes = origin
+    whole, count, parted = take_admitted(tenant, stored, keys, delta, yield_now, goes)
+    if parted:
+        left = [row for key in parted for row in before[key]]
+        delta.removed.append(RemovedFacts(stored.schema, stored.scope, parted, left, number))
+    return located(stored.relation, whole, count)
 
 
 def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta, by_hand: bool) -> None:
     declared = tenant.rules.declaration(change.scope, change.id)
     kind = RULE if declared is None else DECLARATION
-    if by_hand and stays(tenant, change.scope, (kind, change.id)):
+    if by_hand and not delta.labels and stays(tenant, change.scope, (kind, change.id)):
         return
-    declared = tenant.writable_rules().withdraw(change.scope, change.id)
     if declared is not None:
-        delta.declarations_removed.append(declared)
+        if not (delta.labels or delta.view):  # declarations belong to everybody
+            tenant.writable_rules().withdraw(change.scope, change.id)
+            tenant.plan_version += 1
+            delta.declarations_removed.append(declared)
         return
-    removed = tenant.writable_rules().remove(change.scope, change.id)
+    dimensions = tenant.rules.dimensions()
+
+    def goes(labels: Labels) -> bool:
+        return may_change(delta, labels, dimensions) if by_hand else not labels
+
+    removed = tenant.writable_rules().remove(change.scope, change.id, goes)
     tenant.plan_version += 1
     if removed is not None:
         delta.rules_removed.append(removed)

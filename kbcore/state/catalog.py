@@ -188,14 +188,19 @@ class Catalog:
                 self._delete(list(dropped.tenants.values()), seq)
         elif action is CatalogAction.DROP_TENANT:
             with self._mutex:
-                self._delete([self.database(name).tenants.pop(changes.tenant)], seq)
+                # Of a tenant whose key was destroyed, a log has the deletion and nothing before it.
+                dropped_tenant = self.database(name).tenants.pop(changes.tenant, None)
+                self._delete([] if dropped_tenant is None else [dropped_tenant], seq)
         else:
             database = self.database(name)
             if action is CatalogAction.NUKE_DATABASE:
                 later = max(at, database.emptied_at + 1)
                 database.emptied_at = later if change.mark is None else change.mark
             known = database.tenants
-            emptied = [changes.tenant] if action is CatalogAction.NUKE_TENANT else list(known)
+            if action is CatalogAction.NUKE_TENANT:
+                emptied = [self.need_tenant(name, changes.tenant, at).name]
+            else:
+                emptied = list(known)
             with self._mutex:
                 before = [known[tenant] for tenant in emptied]
                 for tenant in emptied:

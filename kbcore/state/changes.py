@@ -15,6 +15,7 @@ from kbcore.state.episodes.episodes import NewEpisode
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
 from kbcore.state.idempotency import IdempotentAnswer, Outcome, RequestKey
 from kbcore.state.keys import StoredKey
+from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey
 from kbcore.state.rule_sets import ItemKey, SetItems, VersionNote
@@ -67,6 +68,13 @@ class AssertRows:
     """Store many facts that have arguments only."""
 
     rows: tuple[FactRows, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UseLabels:
+    """Give these labels, not those of the change set, to what the changes after this one store."""
+
+    labels: Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +281,8 @@ class NoteDelivery:
 class RestoredFact:
     """A fact to be stored again with its attributes of before, evidence included.
 
-    `ttl` is in milliseconds; the end that it gave is that of the standing.
+    `ttl` is in milliseconds; the end that it gave is that of the standing. Without a `priority` a
+    fact that is stored keeps its own.
     """
 
     scope: str | None
@@ -281,6 +290,7 @@ class RestoredFact:
     args: tuple[str, ...]
     standing: ConflictingFact
     ttl: int | None = None
+    priority: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +351,7 @@ ScopeChange = ForkScope | DropScope | MergeScope
 Change = (
     AssertFacts
     | AssertRows
+    | UseLabels
     | RetractFact
     | RetractPattern
     | AssertRules
@@ -435,7 +446,7 @@ class WriteSet:
                 self.removed.update(
                     (fact.scope, fact.predicate, len(fact.args)) for fact in change.facts
                 )
-            elif isinstance(change, BESIDES_CONTENT):
+            elif isinstance(change, (UseLabels, *BESIDES_CONTENT)):
                 pass
             else:
                 self.anything = True
@@ -467,8 +478,11 @@ class ChangeSet:
     change set; it is not logged. `depends` lists the inputs of the check (None: everything).
     `transaction` is the id of the transaction that the set commits, `request` the idempotency key
     and digest of its request, `key` the id of the API key that it was made with. `undoes` is the
-    number of the change in the log that the set undoes. `yield_now` is called about once a
-    millisecond until the set waits for the log; what it raises refuses the set.
+    number of the change in the log that the set undoes. `labels` are those of everything that the
+    set stores without others (UseLabels), and it removes and ends only what `view` admits and these
+    labels dominate.
+    `yield_now` is called about once a millisecond until the set waits for the log; what it raises
+    refuses the set.
     """
 
     database: str
@@ -480,6 +494,8 @@ class ChangeSet:
     request: RequestKey | None = None
     key: str | None = field(default=None, compare=False)
     undoes: int | None = None
+    labels: Labels = NO_LABELS
+    view: Labels = NO_LABELS
     yield_now: YieldNow = field(default=go_on, compare=False)
     checked_inputs: tuple[int, int] | None = field(default=None, compare=False)
     """State of the declared inputs that the types of arguments were checked with; None if they were
@@ -577,12 +593,15 @@ class Delta:
     names the scopes that were removed, including those that were created again. Evicted facts are
     only counted: the change itself lists them. `ended` are those facts of EndFacts that held and do
     not hold any more: the number of the change, and that of the fact in it. `retold`, if requested,
-    maps facts that were already stored to their creation times.
+    maps facts that were already stored to their creation times. `labels` and `view` are those of
+    the change set.
     """
 
     at: int
     seq: int = 0
     generation: int = 0
+    labels: Labels = NO_LABELS
+    view: Labels = NO_LABELS
     asserted: int = 0
     updated: int = 0
     evicted: int = 0

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
-from kbcore.state.changes import EndFacts, EvictFacts, SetPriority
+from kbcore.state.changes import Delta, EndFacts, EvictFacts, SetPriority
 from kbcore.state.intervals import (
     earlier_of,
     interval_at,
@@ -15,7 +15,13 @@ from kbcore.state.intervals import (
     with_restated,
     within,
 )
-from kbcore.state.partition import located
+from kbcore.state.labelling import (
+    changed_by,
+    lapses,
+    settle,
+    take_admitted,
+)
+from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
@@ -27,7 +33,7 @@ ROWS_PER_YIELD = 500
 millisecond."""
 
 
-def evict(tenant: Tenant, change: EvictFacts, yield_now: YieldNow) -> int:
+def evict(tenant: Tenant, change: EvictFacts, delta: Delta, yield_now: YieldNow) -> int:
     """Remove those of the facts that are stored, relation by relation; return their number."""
     evicted = 0
     for group in paced(change.rows, yield_now, GROUPS_PER_YIELD):
@@ -39,14 +45,21 @@ def evict(tenant: Tenant, change: EvictFacts, yield_now: YieldNow) -> int:
             rows, ids = located(stored.relation, tenant.engine.intern_many(part.args), len(part))
             if len(ids):
                 stored = partition.writable(group.schema)
+                if stored.has_labels:
+                    keys = list(zip(*[iter(rows)] * group.arity, strict=True)) or [()]
+                    goes = lapses(stored, change.reason, delta.labels)
+                    rows, count, _ = take_admitted(tenant, stored, keys, delta, yield_now, goes)
+                    rows, ids = located(stored.relation, rows, count)
+                    if not count:
+                        continue
                 stored.remove(rows, len(ids))
                 tenant.changed(len(ids), stored)
                 evicted += len(ids)
     return evicted
 
 
-def set_priority(tenant: Tenant, change: SetPriority) -> None:
-    """Set the priority of the stored facts that a change names."""
+def set_priority(tenant: Tenant, change: SetPriority, delta: Delta) -> None:
+    """Set the priority of the stored facts that a change names, where it may change them."""
     partition = tenant.partition(change.scope)
     symbols = array("I", [tenant.engine.find(arg) for arg in change.args])
     if partition is None or 0 in symbols:
@@ -54,17 +67,21 @@ def set_priority(tenant: Tenant, change: SetPriority) -> None:
     for stored in partition.named(change.predicate, len(change.args), change.positive):
         if len(located(stored.relation, symbols, 1)[1]):
             stored = partition.writable(stored.schema)
-            ids = stored.relation.locate(symbols, 1)
-            stored.relation.set_attribute(Attribute.PRIORITY, ids, [change.priority])
-            tenant.changed(0, stored)
+            row = tuple(symbols)
+            for layer in changed_by(stored, row, delta, tenant.rules.dimensions()):
+                ids = layer.relation.locate(symbols, 1)
+                layer.relation.set_attribute(Attribute.PRIORITY, ids, [change.priority])
+                tenant.changed(0, layer)
+            settle(tenant, stored, row)
 
 
-def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) -> list[int]:
+def end_facts(tenant: Tenant, change: EndFacts, delta: Delta, yield_now: YieldNow) -> list[int]:
     """End the interval of each named fact that contains the given time, not after its own end.
 
     If the fact was stated again from a later time in the interval, it begins again then. Returns
-    the indexes of the facts that held up to the time `at` and do not hold any more.
+    the indexes of the facts that held up to the time of the change and do not hold any more.
     """
+    dimensions = tenant.rules.dimensions()
     ended: list[int] = []
     for index, fact in enumerate(paced(change.facts, yield_now, GROUPS_PER_YIELD)):
         partition = tenant.partition(fact.scope)
@@ -77,40 +94,48 @@ def end_facts(tenant: Tenant, change: EndFacts, at: int, yield_now: YieldNow) ->
         if not len(located(stored.relation, symbols, 1)[1]):
             continue
         stored = partition.writable(schema)
-        ids = stored.relation.locate(symbols, 1)
-        begin, end = next(stored.windows(ids))
-        until = at if fact.until is None else fact.until
-        metadata = stored.metadata.get(row, {})
-        held = _holds(begin, end, metadata, at)
-        if until < begin and interval_at(metadata, until) is not None:
-            left = [
-                part
-                for each in earlier_of(metadata)
-                for part in (each.without(until) if each.start <= until < each.end else (each,))
-            ]
-            stored.describe(row, with_earlier(metadata, left))
-            tenant.limit(stored, row)
-            tenant.changed(0, stored)
-            if held and not _holds(begin, end, stored.metadata.get(row), at):
-                ended.append(index)
-            continue
-        again = within(restated_of(metadata), until, end) if begin <= until else ()
-        until = max(begin, until)
-        if again:
-            before = stored.newest_interval(row, ids, until)
-            described = with_earlier(metadata, [*earlier_of(metadata), before])
-            stored.describe(row, with_restated(described, again[1:]))
-            begins = beginning_cell(again[0])
-            stored.relation.set_attribute(Attribute.VALID_FROM, ids, [begins])
-        else:
-            stored.relation.set_attribute(Attribute.VALID_UNTIL, ids, [min(end, until)])
-        begin, end = next(stored.windows(ids))
-        if held and not _holds(begin, end, stored.metadata.get(row), at):
+        layers = changed_by(stored, row, delta, dimensions)
+        over = [_end(tenant, layer, row, fact.until, delta.at) for layer in layers]
+        if any(over):
             ended.append(index)
-        stored.limited.add(row)
+        settle(tenant, stored, row)
+    return ended
+
+
+def _end(tenant: Tenant, stored: StoredRelation, row: RowKey, at: int | None, now: int) -> bool:
+    """End the interval of a fact that contains the time `at`, None for `now`; return True if the
+    fact held until now and does not hold any more.
+    """
+    ids = stored.relation.locate(array("I", row), 1)
+    begin, end = next(stored.windows(ids))
+    until = now if at is None else at
+    metadata = stored.metadata.get(row, {})
+    held = _holds(begin, end, metadata, now)
+    if until < begin and interval_at(metadata, until) is not None:
+        left = [
+            part
+            for each in earlier_of(metadata)
+            for part in (each.without(until) if each.start <= until < each.end else (each,))
+        ]
+        stored.describe(row, with_earlier(metadata, left))
         tenant.limit(stored, row)
         tenant.changed(0, stored)
-    return ended
+        return held and not _holds(begin, end, stored.metadata.get(row), now)
+    again = within(restated_of(metadata), until, end) if begin <= until else ()
+    until = max(begin, until)
+    if again:
+        before = stored.newest_interval(row, ids, until)
+        described = with_earlier(metadata, [*earlier_of(metadata), before])
+        stored.describe(row, with_restated(described, again[1:]))
+        begins = beginning_cell(again[0])
+        stored.relation.set_attribute(Attribute.VALID_FROM, ids, [begins])
+    else:
+        stored.relation.set_attribute(Attribute.VALID_UNTIL, ids, [min(end, until)])
+    begin, end = next(stored.windows(ids))
+    stored.limited.add(row)
+    tenant.limit(stored, row)
+    tenant.changed(0, stored)
+    return held and not _holds(begin, end, stored.metadata.get(row), now)
 
 
 def _holds(begin: int, end: int, metadata: Mapping[str, Any] | None, at: int) -> bool:

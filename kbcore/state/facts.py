@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbcore.state.episodes.evidence import Evidence
+from kbplanner.ir.dimensions import WrittenLabel
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 from kbplanner.pacing import YieldNow, in_parts
@@ -18,7 +19,9 @@ Row = dict[str, Any]
 """A fact or answer in its external form: predicate, args, negated, scope, metadata, createdAt,
 validFrom, validUntil, ttl, confidence. Times are epoch milliseconds or None; `args` is a list of
 strings, `metadata` a dict, never None. A stored fact with evidence has it as `evidence`, a list of
-spans."""
+spans; one with labels has them as `labels`, an object of dimensions and their values. A fact that
+is stored with several labels has its rows with each of them as `byLabels` where facts are
+listed."""
 
 
 FactKey = tuple[str | None, str, tuple[str, ...], bool]
@@ -33,7 +36,8 @@ class Fact:
     milliseconds, each None if not limited; `confidence` is 0 to 1 or None for unknown. `evidence`
     are spans of episodes that support the fact, beside those it has if it is stored. With `late`
     the interval is one before the newest of a stored fact, which stays as it is. `restated` are
-    times within the interval, in order, from which the fact was stated again.
+    times within the interval, in order, from which the fact was stated again. `labels` are those
+    that its text names; where it is stored, its change set has them.
     """
 
     predicate: str
@@ -48,6 +52,7 @@ class Fact:
     evidence: tuple[Evidence, ...] = ()
     late: bool = False
     restated: tuple[int, ...] = ()
+    labels: tuple[WrittenLabel, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def key(self) -> FactKey:

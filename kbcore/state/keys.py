@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kbcore.state.labels import NO_LABELS, Labels
+
 READER, WRITER, ADMIN, REPLICA = "reader", "writer", "admin", "replica"
 
 ROLES = (READER, WRITER, ADMIN, REPLICA)
@@ -20,7 +22,8 @@ class StoredKey:
     everywhere).
 
     `digest` is the SHA-256 of the whole key in hexadecimal digits. Times are epoch milliseconds; a
-    key with `expires_at` None never expires.
+    key with `expires_at` None never expires. `view` is what the key may see at most of each tenant,
+    `labels` are those of what it stores.
     """
 
     id: str
@@ -32,6 +35,8 @@ class StoredKey:
     tenants: tuple[str, ...] = ()
     expires_at: int | None = None
     description: str = ""
+    view: Labels = NO_LABELS
+    labels: Labels = NO_LABELS
 
     @property
     def prefix(self) -> str:

@@ -9,6 +9,7 @@ that time; the transaction compares them when it commits.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from kbcore.state.access import Uncounted
 from kbcore.state.apply import apply_changes
 from kbcore.state.changes import Change, Delta
 from kbcore.state.episodes.episodes import StoredEpisodes
+from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.locks import ReadWriteLock
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.rule_sets import RuleSets
@@ -107,6 +109,8 @@ class Overlay(Tenant):
         self.accesses = Uncounted()
         self.plans = base.plans
         self.episodes = StoredEpisodes(base.episodes)
+        self.label_sets = dict(base.label_sets)
+        self.episode_labels = ChainMap({}, base.episode_labels)
         self.erased = base.erased
         self.rule_sets = base.rule_sets
         self._rule_sets_below = 0
@@ -369,13 +373,18 @@ class OverlayLock(ReadWriteLock):
 
 
 def apply_to_overlay(
-    overlay: Overlay, changes: Sequence[Change], now: int, yield_now: YieldNow
+    overlay: Overlay,
+    changes: Sequence[Change],
+    now: int,
+    yield_now: YieldNow,
+    labels: Labels = NO_LABELS,
+    view: Labels = NO_LABELS,
 ) -> Delta:
     """Apply changes to an overlay; the caller holds its lock, or is its only user and holds the
     read lock of its base. `yield_now` is called about once a millisecond; if it raises, the overlay
-    must not be used any more.
+    must not be used any more. `labels` and `view` are those of the change set.
     """
-    delta = Delta(now)
+    delta = Delta(now, labels=labels, view=view)
     with overlay.unnoted():
         overlay.advance(now)
         apply_changes(overlay, changes, now, delta, yield_now)

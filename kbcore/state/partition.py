@@ -22,6 +22,8 @@ from kbcore.state.intervals import (
     within,
     without_reserved,
 )
+from kbcore.state.labels import Labels, to_json
+from kbcore.state.row_labels import RowLabels
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.engine.columns import dicts_of
 from kbplanner.ir.schema import RelationSchema
@@ -85,6 +87,7 @@ class FactsThen:
         self._symbols = rows
         self._columns = [stored.relation.attributes(attribute, ids) for attribute in _SHOWN]
         self._metadata = stored.metadata_then()
+        self._labels = stored.labels.of(ids) if stored.labels.counts else []
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -94,9 +97,18 @@ class FactsThen:
         arity = self._schema.arity
         symbols = self._symbols[start * arity : stop * arity]
         columns = [column[start:stop] for column in self._columns]
-        return _external(
+        rows = _external(
             self._schema, self._scope, engine.texts(symbols), symbols, columns, self._metadata
         )
+        return _labelled(rows, self._labels[start:stop]) if self._labels else rows
+
+
+def _labelled(rows: list[Row], labels: Sequence[Labels]) -> list[Row]:
+    """Give rows in their external form the labels of their facts."""
+    for row, own in zip(rows, labels, strict=True):
+        if own:
+            row["labels"] = to_json(own)
+    return rows
 
 
 def _external(
@@ -256,11 +268,16 @@ class RowJournal:
         """Return the rows that are visible and were not, and those that were and are not; and begin
         again.
         """
+        changes = self.peek()
+        self.position = self._record.end
+        return changes
+
+    def peek(self) -> tuple[list[RowKey], list[RowKey]]:
+        """Return the same as `take`, which then still returns them."""
         added: list[RowKey] = []
         removed: list[RowKey] = []
         record, stored, position = self._record, self.stored, self.position
-        self.position = record.end
-        if position == self.position or stored.gone:
+        if position == record.end or stored.gone:
             return added, removed
         rows: dict[RowKey, bool] = {}
         for row, was_visible in record.changes[position - record.start :]:
@@ -337,6 +354,10 @@ class StoredRelation:
     reader, or the row ids have changed. `record` has the rows that were added, removed, hidden
     or shown, while there are readers of them. `renumbered` counts how often the row ids have
     changed. `_supported` has the facts with evidence by episode, None until a reader needs it.
+
+    `labels` has the labels of the facts that have any. A fact that is stored with several labels
+    has all of them in `stacked`, and its details with each of them in `layers`: a relation for each
+    of the labels. Here it has its newest details, and their labels.
     """
 
     def __init__(self, schema: RelationSchema, scope: str | None, relation: Relation) -> None:
@@ -355,6 +376,14 @@ class StoredRelation:
         self.flips: array[int] | None = None
         self.record: RowRecord | None = None
         self.renumbered = 0
+        self.labels = RowLabels(relation)
+        self.stacked: dict[RowKey, tuple[Labels, ...]] = {}
+        self.layers: dict[Labels, StoredRelation] = {}
+
+    @property
+    def has_labels(self) -> bool:
+        """True if any of the facts has labels."""
+        return bool(self.labels.counts or self.stacked)
 
     def drop(self, yield_now: YieldNow = go_on) -> None:
         """Release the relation; it must not be used any more."""
@@ -365,6 +394,9 @@ class StoredRelation:
             let_go(metadata, yield_now)
         for each in (self.limited, self.scheduled, self.expired, self.lapsed):
             let_go(each, yield_now)
+        let_go(self.stacked, yield_now)
+        for layer in self.layers.values():
+            layer.drop(yield_now)
         self.relation.drop()
 
     def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
@@ -416,6 +448,8 @@ class StoredRelation:
         if self.flips is not None:
             self.note(self.relation.locate(rows, count), FLIP_GONE)
         before = self.relation.counts().rows
+        if self.labels.counts:
+            self.labels.leave(rows, count)
         self.relation.delete(rows, count)
         if self.relation.counts().rows != before:
             self.renumbered += 1
@@ -473,6 +507,14 @@ class StoredRelation:
             self.metadata[row] = dict(metadata)
         else:
             self.metadata.pop(row, None)
+
+    def describe_many(self, rows: Sequence[RowKey], metadata: Sequence[Mapping[str, Any]]) -> None:
+        """Set the metadata of facts as `describe` does, in the same order."""
+        if self._looking or self._supported is not None or not all(metadata):
+            for row, described in zip(rows, metadata, strict=True):
+                self.describe(row, described)
+        else:
+            self.metadata.update(zip(rows, map(dict, metadata), strict=True))
 
     def supported_by(self, episode: str, yield_now: YieldNow = go_on) -> Iterable[RowKey]:
         """Return the facts with evidence in an episode, hidden ones too; the caller holds the read
@@ -556,6 +598,10 @@ class StoredRelation:
             set(paced(each, yield_now)) for each in (self.limited, self.expired, self.lapsed)
         )
         copy.version = self.version
+        if self.has_labels:
+            copy.labels = self.labels.copied(copy.relation)
+            copy.stacked = dict(paced(self.stacked.items(), yield_now))
+            copy.layers = {labels: each.copy(yield_now) for labels, each in self.layers.items()}
         return copy
 
     def rows(
@@ -570,7 +616,8 @@ class StoredRelation:
             return []
         columns = [self.relation.attributes(attribute, ids) for attribute in _SHOWN]
         texts = engine.texts(rows)
-        return _external(self.schema, self.scope, texts, rows, columns, self.metadata, as_of)
+        external = _external(self.schema, self.scope, texts, rows, columns, self.metadata, as_of)
+        return _labelled(external, self.labels.of(ids)) if self.labels.counts else external
 
     def intervals(self, engine: Engine, rows: array[int], ids: array[int]) -> list[Row]:
         """Return a row for each interval of some facts that is not empty, the oldest interval of a
@@ -678,7 +725,8 @@ class Partition:
         its schema yet.
         """
         copy = self._relations[other.schema] = other.copy(yield_now)
-        copy.scope = self.name
+        for stored in (copy, *copy.layers.values()):
+            stored.scope = self.name
         return copy
 
     def bind(self, schema: RelationSchema) -> Relation:

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from kbcore.errors import AlreadyExists
 from kbcore.state.episodes.text_sizes import entry_bytes
+from kbcore.state.labels import NO_LABELS, Labels, meets, write_labels
 from kbplanner.compile.rules import RuleSet
+from kbplanner.ir.dimensions import Dimension
 from kbplanner.ir.inputs import Input
 from kbplanner.ir.masks import Mask
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.phrases import Declaration, Definition, Phrase
+from kbplanner.ir.requirements import Requirement
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
     Aggregate,
@@ -34,11 +37,15 @@ from kbplanner.pacing import YieldNow, go_on, paced, yielding
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_declaration, print_rule
 from kbtypes.results import (
+    DIMENSION_ID_SUFFIX,
     INPUT_ID_SUFFIX,
     MASK_ID_SUFFIX,
+    REQUIREMENT_ID_SUFFIX,
+    StoredDimension,
     StoredInput,
     StoredMask,
     StoredPhrase,
+    StoredRequirement,
     StoredRule,
 )
 
@@ -54,9 +61,18 @@ HEADS_PER_YIELD = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRule(StoredRule):
-    """A stored rule with its parsed form."""
+    """A stored rule with its parsed form; `labels` are all those with which it was stored, where it
+    is shown.
+    """
 
     rule: Rule = field(repr=False)
+    labels: tuple[Labels, ...] = field(default=(), repr=False, compare=False)
+
+    def labelled(self, labels: Labels) -> ParsedRule:
+        """Return the rule as it was stored with these labels only: its text names them."""
+        if not labels:
+            return self
+        return replace(self, rule=replace(self.rule, labels=write_labels(labels)))
 
     @property
     def bytes(self) -> int:
@@ -120,7 +136,41 @@ class ParsedMask(StoredMask):
         return f"Mask Asserted: {self.text}"
 
 
-ParsedDeclaration = ParsedPhrase | ParsedInput | ParsedMask
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedDimension(StoredDimension):
+    """A stored dimension of labels with its parsed form."""
+
+    declaration: Dimension = field(repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.text, self.scope)
+
+    @property
+    def report(self) -> str:
+        """A line about the dimension for the one who stored it."""
+        return f"Labels Asserted: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedRequirement(StoredRequirement):
+    """A stored requirement with its parsed form."""
+
+    declaration: Requirement = field(repr=False)
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, for the quota of the tenant."""
+        return entry_bytes(self.id, self.text, self.scope)
+
+    @property
+    def report(self) -> str:
+        """A line about the requirement for the one who stored it."""
+        return f"Requirement Asserted: {self.text}"
+
+
+ParsedDeclaration = ParsedPhrase | ParsedInput | ParsedMask | ParsedDimension | ParsedRequirement
 
 StoredDefinition = ParsedRule | ParsedDeclaration
 
@@ -148,6 +198,7 @@ def stored_rule(rule: Rule) -> ParsedRule:
     Its own name, or a digest of its text that ignores the names of variables.
     """
     bare = _bare(rule)
+    rule = replace(rule, labels=()) if rule.labels else rule
     return ParsedRule(rule.name or "r" + _digest(bare), print_rule(bare), rule.scope, rule=rule)
 
 
@@ -164,6 +215,10 @@ def stored_declaration(declared: Declaration) -> ParsedDeclaration:
         return ParsedInput(id + INPUT_ID_SUFFIX, text, declared.scope, declaration=declared)
     if isinstance(declared, Mask):
         return ParsedMask(id + MASK_ID_SUFFIX, text, declared.scope, declaration=declared)
+    if isinstance(declared, Dimension):
+        return ParsedDimension(id + DIMENSION_ID_SUFFIX, text, None, declaration=declared)
+    if isinstance(declared, Requirement):
+        return ParsedRequirement(id + REQUIREMENT_ID_SUFFIX, text, None, declaration=declared)
     return ParsedPhrase(id, text, declared.scope, declaration=declared)
 
 
@@ -194,8 +249,17 @@ class RuleBook:
         """Number of changes of the declared inputs."""
         self._strict: dict[str | None, dict[tuple[str, int], Input]] = {}
         """The strict inputs of each partition that was asked for, until the inputs change."""
+        self.labels: dict[tuple[str | None, str], tuple[Labels, ...]] = {}
+        """All the labels with which a rule was stored, by scope and id, where it has any."""
+        self.forms: dict[tuple[str | None, str], dict[Labels, ParsedRule]] = {}
+        """The forms of a rule by their labels, where it was stored with other names of variables
+        than those that are shown: a view shows none that it does not admit."""
         self.strict_count = 0
         """Number of strict inputs: without them, no argument is checked."""
+        self.required: dict[tuple[str, int], Requirement] = {}
+        """The requirements by name and arity of the predicate."""
+        self.view: Labels = NO_LABELS
+        """The view whose state this is: predicates that require more have no rules in it."""
 
     def copy(self) -> RuleBook:
         """Return the same rules in a separate book of the same version."""
@@ -210,6 +274,9 @@ class RuleBook:
         copy._declarations = dict(self._declarations)
         copy.inputs_version, copy.strict_count = self.inputs_version, self.strict_count
         copy.bytes = self.bytes
+        copy.required, copy.view = dict(self.required), self.view
+        copy.labels = dict(self.labels)
+        copy.forms = {key: dict(forms) for key, forms in self.forms.items()}
         return copy
 
     def __len__(self) -> int:
@@ -223,6 +290,14 @@ class RuleBook:
         """Return the rule of a scope with an id."""
         return self._rules.get((scope, rule_id))
 
+    def labels_of(self, stored: ParsedRule) -> tuple[Labels, ...]:
+        """Return all the labels with which a rule was stored."""
+        return self.labels.get((stored.scope, stored.id), (NO_LABELS,))
+
+    def form(self, stored: ParsedRule, labels: Labels) -> ParsedRule:
+        """Return a rule as it was stored with labels."""
+        return self.forms.get((stored.scope, stored.id), {}).get(labels, stored)
+
     def visible(self, scope: str | None, yield_now: YieldNow | None = None) -> RuleSet:
         """Return the rules that are valid in a partition: those without scope, and its own.
 
@@ -234,6 +309,8 @@ class RuleBook:
         if rule_set is None:
             # Without turns, in which others may change the rules.
             rules = tuple(self._chosen(self._rules.values(), scoped, go_on))
+            if self.required:
+                rules = tuple(rule for rule in rules if self._is_met(rule.head))
             rule_set = self._checked.pop(scoped, None)
             if rule_set is None or rule_set.rules != rules:
                 version = self.version
@@ -242,6 +319,15 @@ class RuleBook:
                     return rule_set
             self._visible[scoped] = rule_set
         return rule_set
+
+    def whole(self, scope: str | None) -> RuleSet:
+        """Return the rules of a partition, also those whose predicates require more."""
+        return RuleSet(tuple(self._chosen(self._rules.values(), scope, go_on)))
+
+    def _is_met(self, head: Atom) -> bool:
+        """Return True if conclusions of a predicate may be made in the state of this view."""
+        required = self.required.get((head.predicate, head.arity))
+        return required is None or meets(required, self.view, self.dimensions())
 
     def check(
         self,
@@ -329,11 +415,20 @@ class RuleBook:
             else []
         )
 
-    def add(self, stored: ParsedRule) -> bool:
-        """Store a rule that was checked; return False if it is already stored."""
+    def add(self, stored: ParsedRule, labels: Labels = NO_LABELS) -> bool:
+        """Store a rule that was checked; return False if it is already stored with the labels."""
         key = (stored.scope, stored.id)
         if key in self._rules:
-            return False
+            known = self.labels.get(key, (NO_LABELS,))
+            if labels in known:
+                return False
+            self.labels[key] = tuple(sorted({*known, labels}))
+            if stored != self._rules[key]:
+                self.forms.setdefault(key, {})[labels] = stored
+            self.version += 1
+            return True
+        if labels:
+            self.labels[key] = (labels,)
         self._rules[key] = stored
         self.bytes += stored.bytes
         self.version += 1
@@ -341,8 +436,26 @@ class RuleBook:
         self._visible.clear()
         return True
 
-    def remove(self, scope: str | None, rule_id: str) -> ParsedRule | None:
-        """Remove a rule and return it; None if it does not exist."""
+    def remove(
+        self,
+        scope: str | None,
+        rule_id: str,
+        goes: Callable[[Labels], bool] | None = None,
+    ) -> ParsedRule | None:
+        """Remove a rule and return it; None if nothing is removed.
+
+        It stays with the labels for which `goes` returns False.
+        """
+        key = (scope, rule_id)
+        if goes is not None and key in self._rules:
+            known = self.labels.get(key, (NO_LABELS,))
+            left = tuple(each for each in known if not goes(each))
+            if left == known:
+                return None
+            if left:
+                return self._leave(key, left)
+        self.labels.pop(key, None)
+        self.forms.pop(key, None)
         removed = self._rules.pop((scope, rule_id), None)
         if removed is not None:
             self.bytes -= removed.bytes
@@ -352,6 +465,20 @@ class RuleBook:
                 del self._scopes[scope]
             self._visible.clear()
         return removed
+
+    def _leave(self, key: tuple[str | None, str], left: tuple[Labels, ...]) -> ParsedRule:
+        """Leave a rule with some of its labels, in a form that it was stored with them."""
+        current, forms = self._rules[key], self.forms.pop(key, {})
+        self.labels[key] = left
+        chosen = forms.get(left[0], current)
+        others = {each: forms.get(each, current) for each in left[1:]}
+        if others := {each: form for each, form in others.items() if form != chosen}:
+            self.forms[key] = others
+        self._rules[key] = chosen
+        self.bytes += chosen.bytes - current.bytes
+        self.version += 1
+        self._visible.clear()
+        return current
 
     def declare(self, declaration: Declaration) -> None:
         """Store a phrase or an input in place of an earlier one for the same predicate and
@@ -363,6 +490,11 @@ class RuleBook:
         self.bytes += declared.bytes - (0 if before is None else before.bytes)
         self.version += 1
         self._inputs_changed(before, declared)
+        if isinstance(declared, ParsedRequirement):
+            required = declared.declaration
+            self.required[required.predicate, required.arity] = required
+        if self.required:
+            self._visible.clear()
 
     def withdraw(self, scope: str | None, declared_id: str) -> ParsedDeclaration | None:
         """Remove a phrase or an input and return it; None if it does not exist."""
@@ -371,6 +503,10 @@ class RuleBook:
             self.bytes -= removed.bytes
             self.version += 1
             self._inputs_changed(removed, None)
+            if isinstance(removed, ParsedRequirement):
+                required = removed.declaration
+                self.required.pop((required.predicate, required.arity), None)
+                self._visible.clear()
         return removed
 
     def _inputs_changed(
@@ -426,6 +562,14 @@ class RuleBook:
             if isinstance(declared, ParsedInput) and (all_scopes or declared.scope in (None, scope))
         }
 
+    def dimensions(self) -> dict[str, Dimension]:
+        """Return the dimensions of labels by name."""
+        return {
+            declared.declaration.name: declared.declaration
+            for declared in self._declarations.values()
+            if isinstance(declared, ParsedDimension)
+        }
+
     def masks(
         self, scope: str | None, *, all_scopes: bool = False
     ) -> dict[tuple[str, int], frozenset[int]]:
@@ -467,7 +611,7 @@ def _name_of(atom: Atom) -> str:
 
 def _bare(rule: Rule) -> Rule:
     """Return a rule without its name and scope."""
-    if rule.name is None and rule.scope is None:
+    if rule.name is None and rule.scope is None and not rule.labels:
         return rule
     return Rule(rule.head, rule.body, confidence=rule.confidence)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from kbcore.state.episodes.text_sizes import entry_bytes
+from kbcore.state.labels import NO_LABELS, Labels
 
 _REST = "..."
 
@@ -70,8 +71,9 @@ class StoredSubscription:
 
     `goal` is its text, `scope` the partition where it is asked, None for the base partition. It
     ends at `expires_at` (epoch milliseconds), `ttl` milliseconds after its last use. `owner` names
-    the API key that subscribed, None if the server needs no key. `delivered` is the state up to
-    which the receiver of the webhook has acknowledged the changes.
+    the API key that subscribed, None if the server needs no key. `view` is what the goal sees of
+    the tenant. `delivered` is the state up to which the receiver of the webhook has acknowledged
+    the changes.
     """
 
     id: str
@@ -83,6 +85,7 @@ class StoredSubscription:
     owner: str | None = None
     webhook: Webhook | None = None
     delivered: StatePosition | None = None
+    view: Labels = NO_LABELS
 
     @property
     def bytes(self) -> int:
@@ -124,9 +127,10 @@ class Subscriptions:
         """
         before = self._known.get(subscription.id)
         delivered = None
-        if before is not None and (before.goal, before.scope) == (
+        if before is not None and (before.goal, before.scope, before.view) == (
             subscription.goal,
             subscription.scope,
+            subscription.view,
         ):
             subscription = replace(subscription, created_at=before.created_at)
             delivered = before.delivered

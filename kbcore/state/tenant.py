@@ -24,6 +24,7 @@ from kbcore.state.partition import (
     RowKey,
     StoredRelation,
 )
+from kbcore.state.record_chain import RecordChain
 from kbcore.state.rule_sets import RuleSets
 from kbcore.state.rulebook import RuleBook
 from kbcore.state.subscriptions import Subscriptions
@@ -34,7 +35,10 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import YieldNow, go_on, paced, sorted_in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, MutableMapping
+
+    from kbcore.state.changes import ChangeSet, Delta
+    from kbcore.state.labels import Labels
 
 ALL_SCOPES = "*"
 
@@ -83,6 +87,13 @@ class EndsWithTenant(Protocol):
 _A = TypeVar("_A", bound=Attached)
 
 
+class FollowingViews(Protocol):
+    """States of views of a tenant."""
+
+    def follow(self, changes: ChangeSet, delta: Delta, yield_now: YieldNow) -> None:
+        """Follow what a change set has changed in the tenant; the caller holds its write lock."""
+
+
 class Attachments:
     """Objects whose lifetime is bound to a tenant, at most one of each class.
 
@@ -122,13 +133,17 @@ class Tenant:
     `find` returns the symbol of a constant in a goal, 0 for an unknown one. `lock` guards
     everything here; `backlog` holds durable changes not yet applied, in log order, and
     `has_new_inputs` is True while one of them declares inputs or withdraws them. `generation`
-    counts applied change sets, `seq` is the sequence number of the last one in the log. `version`
-    increases with them and whenever a fact becomes valid or expires; `plan_version` when a plan may
-    no longer be the best one: after a change of rules, of explicit negatives, or of many rows.
+    counts applied change sets, `seq` is the sequence number of the last one in the log, `chain` the
+    hash chain of their records. `version` increases with them and whenever a fact becomes valid or
+    expires; `plan_version` when a plan may no longer be the best one: after a change of rules, of
+    explicit negatives, or of many rows.
     `lost` counts the partitions that were deleted. `failed` is set when a durable change could not
     be applied: the state must not be trusted then. `gone` is True once the tenant was dropped or
     emptied; `attached` holds objects with the lifetime of the tenant. `accesses` are those
     not yet written to the cells; `read_at` is the start of the last read, in epoch milliseconds.
+    `label_sets` are the different labels of what is stored, each with the generation of its last
+    use; a snapshot drops those that nothing has any more. `episode_labels` are those of the
+    episodes that have any; `views` are the states of views, which follow the changes.
     `observer` is called after each change set and each change of visibility, under the write lock.
     """
 
@@ -144,6 +159,7 @@ class Tenant:
         self.serial = next(_SERIAL)
         self.generation = 0
         self.seq = 0
+        self.chain = RecordChain()
         self.version = 0
         self.plan_version = 0
         self._rows_changed = 0
@@ -158,6 +174,9 @@ class Tenant:
         self.subscriptions = Subscriptions()
         self.rules = RuleBook()
         self.rule_sets = RuleSets()
+        self.label_sets: dict[Labels, int] = {}
+        self.episode_labels: MutableMapping[str, Labels] = {}
+        self.views: FollowingViews | None = None
         self.gone = False
         self.attached = Attachments()
         self.accesses = Accesses()
@@ -170,6 +189,17 @@ class Tenant:
         self._now = 0
         self._moments: list[tuple[int, int, StoredRelation, RowKey]] = []
         self._counter = count()
+
+    def use_labels(self, labels: Labels) -> None:
+        """Note that something is stored with labels."""
+        self.label_sets[labels] = self.generation
+
+    def drop_unused_labels(self, generation: int, used: Collection[Labels]) -> None:
+        """Forget the labels that nothing had in a generation, unless they were used since."""
+        with self.lock.read():
+            for labels, last in list(self.label_sets.items()):
+                if last < generation and labels not in used:
+                    del self.label_sets[labels]
 
     def writable_rules(self) -> RuleBook:
         """Return a rule book that may be changed."""
@@ -230,8 +260,11 @@ class Tenant:
         relations = [] if known is None else known.relations()
         for stored in paced(relations, yield_now, RELATIONS_PER_YIELD):
             if live := stored.relation.counts().live:
-                copies[id(stored)] = copy = partition.adopt(stored, yield_now)
-                copy.scheduled = dict(paced(stored.scheduled.items(), yield_now))
+                copy = partition.adopt(stored, yield_now)
+                layers = ((each, copy.layers[labels]) for labels, each in stored.layers.items())
+                for original, own in ((stored, copy), *layers):
+                    own.scheduled = dict(paced(original.scheduled.items(), yield_now))
+                    copies[id(original)] = own
                 self.changed(live, copy)
         limited = [moment for moment in paced(self._moments, yield_now) if id(moment[2]) in copies]
         for at, _, stored, row in paced(limited, yield_now, PUSHES_PER_YIELD):

@@ -15,10 +15,9 @@ from kbcore.reason.ask import GOAL, Reasoner, body_variables, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.tables import GoalTables
 from kbcore.reason.view import viewed
-from kbcore.retraction.changes import ComponentChanges, Unfollowed
+from kbcore.retraction.differences import differences
 from kbcore.retraction.programs import Programs
-from kbcore.retraction.rows import RowSet
-from kbcore.state.changes import RemovedFacts
+from kbcore.retraction.rows import Difference, RowSet
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
@@ -48,13 +47,6 @@ class FactChanges:
 
     added: list[RowKey]
     removed: list[RowKey]
-
-
-class Difference(NamedTuple):
-    """Answers that hold only now, and answers that held only before."""
-
-    appeared: RowSet
-    disappeared: RowSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +234,7 @@ def _run(
     answers = RowSet(*symbols, len(pattern))
     is_cheap = _is_cheap(run.rows_made, answers)
     keeper = None
-    if (keep_all or not is_cheap) and can_be_maintained(run) and tables.has_room_to_keep(run):
+    if (keep_all or not is_cheap) and can_be_maintained(run) and tables.has_room_to_keep(run.bytes):
         with suppress(BudgetExceeded):  # the answers are there
             table = MaintainedGoal(run, pattern, partition.bind, partition)
             keeper = KeptGoal(table, pattern, denied, tables)
@@ -270,31 +262,16 @@ def followed(
     if schema not in goal.rules.derived:
         own = changed.get(schema, FactChanges([], []))
         return Difference(RowSet.of(own.added, schema.arity), RowSet.of(own.removed, schema.arity))
-    denied = partition.denied(goal.rules.deniable) | (goal.rules.deniable & frozenset(changed))
-    removed = [
-        RemovedFacts(relation, partition.name, facts.removed, [])
-        for relation, facts in changed.items()
-        if facts.removed
-    ]
-    added = {
-        relation: RowSet.of(facts.added, relation.arity)
-        for relation, facts in changed.items()
-        if facts.added
+    facts = {
+        relation: Difference(
+            RowSet.of(each.added, relation.arity), RowSet.of(each.removed, relation.arity)
+        )
+        for relation, each in changed.items()
     }
-    with viewed(tenant, partition, goal.rules, None, budget, None, denied) as view:
-        changes = ComponentChanges(tenant, programs, goal.rules, view, removed, budget, added)
-        try:
-            if changes.is_incomplete:
-                return None
-            changes.follow()
-            entry = changes.changes.get(goal.rules.conclusions(schema))
-            if entry is None:
-                return Difference(*[RowSet(array("I"), 0, schema.arity)] * 2)
-            return Difference(_joined(entry.new, schema.arity), _joined(entry.fallen, schema.arity))
-        except Unfollowed:
-            return None
-        finally:
-            changes.close()
+    changes = differences(tenant, programs, partition, goal.rules, facts, budget)
+    if changes is None:
+        return None
+    return changes.get(schema) or Difference(*[RowSet(array("I"), 0, schema.arity)] * 2)
 
 
 def _needed(rules: Iterable[Rule], own: Sequence[Rule], predicate: str) -> list[Rule]:
@@ -320,10 +297,3 @@ def _needed(rules: Iterable[Rule], own: Sequence[Rule], predicate: str) -> list[
 
 def _read(rule: Rule) -> set[str]:
     return {item.atom.predicate for item in rule.body if isinstance(item, Literal)}
-
-
-def _joined(parts: Sequence[RowSet], arity: int) -> RowSet:
-    symbols = array("I")
-    for rows in parts:
-        symbols.extend(rows.symbols)
-    return RowSet(symbols, sum(rows.count for rows in parts), arity)

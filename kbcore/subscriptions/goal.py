@@ -11,13 +11,12 @@ from kbcore.errors import BudgetExceeded, EngineFault, KBError
 from kbcore.reason.ask import GOAL, Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.retraction.programs import Programs
-from kbcore.retraction.rows import RowSet
+from kbcore.retraction.rows import Difference, RowSet
 from kbcore.state.partition import Partition, PartitionKey
 from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbcore.state.tenant import Tenant
 from kbcore.subscriptions.evaluation import (
     Changed,
-    Difference,
     FactChanges,
     GoalRules,
     KeptGoal,
@@ -27,10 +26,11 @@ from kbcore.subscriptions.evaluation import (
     goal_rules,
 )
 from kbcore.subscriptions.history import AnswerChange, History
-from kbplanner.engine.backend import NO_ROW, Relation
+from kbplanner.engine.backend import NO_ROW, Engine, Relation
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem
+from kbplanner.pacing import go_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +293,25 @@ class StandingGoal:
             if answers is not None:
                 answers.drop()
 
+    def move(self, old: Engine, new: Engine) -> None:
+        """Go on with the answers in another engine, where the next update compares them with those
+        of its state; the earlier changes are forgotten.
+
+        The caller holds the write locks of both tenants.
+        """
+        with self._busy:
+            self._let_go()
+            self.is_behind = True
+            self.history.begin(self.moment)
+            if self._answers is None:
+                return
+            arity, count = self.head.arity, self.count
+            texts = old.texts(self._answers.match_rows([0] * arity, go_on))
+            answers = new.relation(arity)
+            answers.insert(new.intern_many(texts), count)
+            self._answers.drop()
+            self._answers = answers
+
     # -- evaluation --------------------------------------------------------------------------------
 
     def _plan(self, evaluator: Evaluator, partition: Partition) -> None:
@@ -419,6 +438,10 @@ class StandingGoal:
                 disappeared.count,
             )
         )
+        self._notify()
+
+    def wake(self) -> None:
+        """Wake the listeners, which read the answers again."""
         self._notify()
 
     def _notify(self) -> None:

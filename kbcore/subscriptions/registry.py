@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kbcore.errors import AlreadyExists, Forbidden, KBError, NotFound, RateLimited
 from kbcore.reason.budget import Budget
 from kbcore.retraction.rows import RowSet
+from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.partition import PartitionKey
 from kbcore.state.subscriptions import StatePosition, StoredSubscription
 from kbcore.state.tenant import Tenant
@@ -44,18 +45,31 @@ class RegistryNode(NamedTuple):
 class StandingGoals:
     """The standing goals of a tenant, by id: those of its subscriptions, and those in memory only.
 
+    For a view, `tenant` is its state, `home` the tenant with the subscriptions. `new_evaluator`
+    returns the evaluator of a state.
+
     The tenant calls `observe` after each change, under its write lock, so that the answers of each
     goal are those of the state after each commit. Readers hold the read lock.
     """
 
-    def __init__(self, evaluator: Evaluator, node: RegistryNode) -> None:
-        self._tenant = evaluator.tenant
-        self._evaluator = evaluator
+    def __init__(
+        self,
+        tenant: Tenant,
+        new_evaluator: Callable[[Tenant], Evaluator],
+        node: RegistryNode,
+        home: Tenant | None = None,
+        view: Labels = NO_LABELS,
+    ) -> None:
+        self._tenant = tenant
+        self._home = tenant if home is None else home
+        self._view = view
+        self._new_evaluator = new_evaluator
+        self._evaluator = new_evaluator(tenant)
         self._node = node
         self._goals: dict[str, StandingGoal] = {}
         self._expired: set[str] = set()
         """Ids of subscriptions that have ended and are not removed from the log yet."""
-        self._journals = Journals(evaluator.tenant)
+        self._journals = Journals(tenant)
         self._watchers: dict[tuple[PartitionKey, RelationSchema], list[StandingGoal]] | None = None
         """The goals that read each relation; None if this has to be found out again."""
         self._views: dict[str | None, object] = {}
@@ -70,6 +84,43 @@ class StandingGoals:
     def of(cls, tenant: Tenant) -> StandingGoals | None:
         """Return the standing goals of a tenant, None if they were never used since the start."""
         return tenant.attached.get(cls)
+
+    @property
+    def tenant(self) -> Tenant:
+        """The tenant, or the state of the view, whose goals these are.
+
+        While a lock of it is held, they stay its goals.
+        """
+        return self._tenant
+
+    @property
+    def view(self) -> Labels:
+        """The view that the goals see, NO_LABELS for all of the tenant."""
+        return self._view
+
+    def move_to(self, tenant: Tenant) -> None:
+        """Go on with a newer state of the view; the caller holds no lock of either state."""
+        old = self._tenant
+        with tenant.lock.write(), old.lock.write():
+            if old is not self._tenant or tenant.serial <= old.serial:
+                return  # others have moved the goals
+            with self._mutex:
+                for goal in self._goals.values():
+                    goal.move(old.engine, tenant.engine)
+                self._evaluator.programs.close()
+                old.observer = None
+                self._tenant = tenant
+                self._evaluator = self._new_evaluator(tenant)
+                self._journals = Journals(tenant)
+                self._watchers = None
+                self._views = {}
+                tenant.observer = self.observe
+            self.observe()
+
+    def wake(self) -> None:
+        """Wake those who follow the goals, because the state is behind."""
+        for goal in list(self._goals.values()):
+            goal.wake()
 
     def tenant_ended(self) -> None:
         """End all goals, because the tenant was dropped or emptied, or is no longer in this
@@ -88,7 +139,7 @@ class StandingGoals:
             goals, self._goals = list(self._goals.values()), {}
             self._journals.watch(())
         _end(goals, "the tenant was emptied or dropped")
-        self._evaluator.programs.clear()
+        self._evaluator.programs.close()
 
     def add(self, goal: StandingGoal, budget: Budget, is_admin: bool) -> StandingGoal:
         """Compute the answers of a goal and keep them current; return the goal.
@@ -192,8 +243,9 @@ class StandingGoals:
         """Return the ids of subscriptions that have ended and are to be removed from the log."""
         self.renew()
         with self._mutex:
-            known = self._tenant.subscriptions
-            self._expired = {id for id in self._expired if known.get(id) is not None}
+            known = {id: self._home.subscriptions.get(id) for id in self._expired}
+            # another view may have subscribed with the id of a goal that was ended here
+            self._expired = {id for id, each in known.items() if each and each.view == self._view}
             return tuple(sorted(self._expired))
 
     def to_renew(self) -> list[StoredSubscription]:
@@ -317,7 +369,7 @@ class StandingGoals:
             known = None
         if known is not None:
             if (known.goal, known.scope) != (goal.goal, goal.scope):
-                raise AlreadyExists(f"another standing goal has the id {goal.id}")
+                raise id_in_use(goal.id)
             if not is_admin and known.owner != goal.owner:
                 raise Forbidden(f"the standing goal {goal.id} belongs to another key")
             known.ttl_ms, known.expires_at = goal.ttl_ms, goal.expires_at
@@ -357,13 +409,13 @@ class StandingGoals:
 
     def _synchronised(self, now: int) -> list[StandingGoal]:
         """Take over the subscriptions of the tenant; return the goals that have none any more."""
-        stored = self._tenant.subscriptions
+        stored = self._home.subscriptions
         if stored.version == self._seen:
             return []
         self._seen = stored.version
         gone: list[StandingGoal] = []
         for known in stored:
-            if known.id in self._expired:
+            if known.id in self._expired or known.view != self._view:
                 continue
             goal = self._goals.get(known.id)
             if goal is not None and (goal.goal, goal.scope) != (known.goal, known.scope):
@@ -375,7 +427,10 @@ class StandingGoals:
             goal.subscription, goal.owner, goal.ttl_ms = known, known.owner, known.ttl
             goal.expires_at = max(goal.expires_at, known.expires_at)
         for goal in list(self._goals.values()):
-            if goal.subscription is not None and stored.get(goal.id) is None:
+            if goal.subscription is None:
+                continue
+            left = stored.get(goal.id)
+            if left is None or left.view != self._view:
                 gone.append(self._goals.pop(goal.id))
         if self._goals:
             self._tenant.observer = self.observe
@@ -388,6 +443,65 @@ class StandingGoals:
         goal = StandingGoal(known.id, known.goal, body, known.scope, known.ttl, expires_at)
         goal.is_behind = True
         return goal
+
+
+def id_in_use(id: str) -> AlreadyExists:
+    """Return the error of a subscription with the id of another standing goal."""
+    return AlreadyExists(f"another standing goal has the id {id}")
+
+
+class ViewGoals:
+    """The standing goals of the views of a tenant."""
+
+    def __init__(self) -> None:
+        self._known: dict[Labels, StandingGoals] = {}
+
+    def get(self, view: Labels) -> StandingGoals | None:
+        """Return the goals of a view, None if it never had any since the start."""
+        return self._known.get(view)
+
+    def need(self, view: Labels, make: Callable[[], StandingGoals]) -> StandingGoals:
+        """Return the goals of a view, which `make` makes at the first call."""
+        known = self._known.get(view)
+        return self._known.setdefault(view, make()) if known is None else known
+
+    def all(self) -> list[tuple[Labels, StandingGoals]]:
+        """Return the goals of all views."""
+        return list(self._known.items())
+
+    def forget_unused(self, used: Collection[Labels]) -> None:
+        """Forget views without goals, so that their states can be released, but the `used` ones."""
+        for view, goals in self.all():
+            lock = goals.tenant.lock
+            if view in used or goals.all() or not lock.acquire_unless_read():
+                continue
+            try:
+                if goals.tenant.lock is lock and not goals.all():
+                    self._known.pop(view, None)
+            finally:
+                lock.release()
+
+    def wake(self, view: Labels) -> None:
+        """Wake those who follow the goals of a view, because its state is behind."""
+        if (goals := self._known.get(view)) is not None:
+            goals.wake()
+
+    def tenant_ended(self) -> None:
+        """End all goals; no lock is taken."""
+        for goals in list(self._known.values()):
+            goals.tenant_ended()
+
+    def close(self) -> None:
+        """End all goals, and release what they hold of the engines."""
+        for goals in list(self._known.values()):
+            goals.close()
+
+
+def registries(tenant: Tenant) -> list[StandingGoals]:
+    """Return the standing goals of a tenant, and of each of its views."""
+    own, of_views = StandingGoals.of(tenant), tenant.attached.get(ViewGoals)
+    others = () if of_views is None else (goals for _, goals in of_views.all())
+    return [*(() if own is None else (own,)), *others]
 
 
 def _end(goals: Iterable[StandingGoal], reason: str) -> None:

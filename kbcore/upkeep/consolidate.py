@@ -18,9 +18,11 @@ from typing import Any
 from kbcore.context.summaries import is_summary
 from kbcore.context.window import SUMMARY_SUFFIX
 from kbcore.reason.budget import Budget
-from kbcore.state.changes import AssertFacts, Change, EvictFacts, EvictReason, Outdated
+from kbcore.state.changes import AssertFacts, Change, EvictFacts, EvictReason, Outdated, UseLabels
 from kbcore.state.episodes.evidence import without_evidence
 from kbcore.state.facts import Fact, FactRows, Row, derived_row
+from kbcore.state.labelling import details_of
+from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.partition import Partition, RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.evict import RECORD_BYTES, UpkeepTarget
@@ -43,6 +45,7 @@ class SummaryGroup:
     count: int
     start: int
     end: int
+    labels: Labels = NO_LABELS
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -50,15 +53,17 @@ class SummaryGroup:
         return {"consolidated": True, "sources": self.count, "from": self.start, "to": self.end}
 
 
+_SummaryName = tuple[str, str, str, Labels]
+"""The key of a summary: summarised predicate, first argument, count, labels."""
+
+
 @dataclass(slots=True)
 class _Decisions:
-    """Groups with a new or changed summary, and summaries to remove (predicate, first argument,
-    count).
-    """
+    """Groups with a new or changed summary, and summaries to remove."""
 
     partition: Partition | None
     groups: list[SummaryGroup] = field(default_factory=list)
-    replaced: list[tuple[str, str, str]] = field(default_factory=list)
+    replaced: list[_SummaryName] = field(default_factory=list)
 
 
 class ConsolidationLock:
@@ -83,7 +88,8 @@ def consolidate(
     """Update the summaries of one partition, for the given predicates or (None) all.
 
     A group has at least `min_group_size` facts. Sources stay, and summaries are not consolidated
-    again. Raises BudgetExceeded before any change.
+    again. Facts of one set of labels are a group, and their summary has these labels. Raises
+    BudgetExceeded before any change.
     """
     while True:
         tenant = target.find()
@@ -121,7 +127,7 @@ def _decide(
     decisions = _Decisions(partition)
     if partition is None:
         return decisions
-    summaries: dict[tuple[str, str, str], SummaryGroup] = {}
+    summaries: dict[_SummaryName, SummaryGroup] = {}
     for stored in sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity)):
         schema = stored.schema
         chosen = predicates is None or schema.predicate in predicates
@@ -130,11 +136,12 @@ def _decide(
         if len(schema.predicate) + len(SUMMARY_SUFFIX) > DEFAULT_LIMITS.predicate_chars:
             continue  # the name of its summary would be too long
         for group in _groups(tenant, stored, min_group_size, budget):
-            same = summaries.setdefault((schema.predicate, group.first, str(group.count)), group)
+            name = schema.predicate, group.first, str(group.count), group.labels
+            same = summaries.setdefault(name, group)
             same.start, same.end = min(same.start, group.start), max(same.end, group.end)
         budget.check_time()
-    for predicate, first, count, metadata in _existing_summaries(tenant, partition, predicates):
-        summarized = summaries.get((predicate, first, count))
+    for name, metadata in _existing_summaries(tenant, partition, predicates):
+        summarized = summaries.get(name)
         if (
             summarized is not None
             and metadata is not None
@@ -143,9 +150,9 @@ def _decide(
         ):
             continue  # the summary stays and gets new metadata
         if summarized is not None:
-            del summaries[predicate, first, count]
+            del summaries[name]
         elif is_summary(metadata):
-            decisions.replaced.append((predicate, first, count))
+            decisions.replaced.append(name)
     decisions.groups = list(summaries.values())
     return decisions
 
@@ -153,6 +160,9 @@ def _decide(
 def _groups(
     tenant: Tenant, stored: StoredRelation, min_group_size: int, budget: Budget
 ) -> Iterator[SummaryGroup]:
+    if stored.has_labels:
+        yield from _labelled_groups(tenant, stored, min_group_size, budget)
+        return
     arity = stored.schema.arity
     rows, ids = stored.relation.match([0] * arity)
     firsts = rows[0::arity]
@@ -184,10 +194,36 @@ def _groups(
         yield SummaryGroup(stored.schema.predicate, text, counts[symbol], *spans[symbol])
 
 
+def _labelled_groups(
+    tenant: Tenant, stored: StoredRelation, min_group_size: int, budget: Budget
+) -> Iterator[SummaryGroup]:
+    """Yield the groups of facts with equal labels."""
+    arity = stored.schema.arity
+    rows, ids = stored.relation.match([0] * arity, hidden=True)
+    groups: dict[tuple[int, Labels], SummaryGroup] = {}
+    for part in budget.slices(len(ids)):
+        budget.check_time()
+        for index in part:
+            row = tuple(rows[index * arity : (index + 1) * arity])
+            for labels, layer in details_of(tenant, stored, row):
+                if is_summary(layer.metadata.get(row)):
+                    continue
+                at = layer.relation.locate(array("I", row), 1)
+                created = int(layer.relation.attributes(Attribute.CREATED_AT, at)[0])
+                group = groups.get((row[0], labels))
+                if group is None:
+                    (text,) = tenant.engine.texts(array("I", row[:1]))
+                    new = SummaryGroup(stored.schema.predicate, text, 0, created, created, labels)
+                    group = groups[row[0], labels] = new
+                group.count += 1
+                group.start, group.end = min(group.start, created), max(group.end, created)
+    yield from (group for group in groups.values() if group.count >= min_group_size)
+
+
 def _existing_summaries(
     tenant: Tenant, partition: Partition, predicates: Sequence[str] | None
-) -> Iterator[tuple[str, str, str, Mapping[str, Any] | None]]:
-    """Yield the existing summaries: summarised predicate, first argument, count, metadata."""
+) -> Iterator[tuple[_SummaryName, Mapping[str, Any] | None]]:
+    """Yield the existing summaries with their metadata."""
     for stored in partition.relations():
         name, schema = stored.schema.predicate, stored.schema
         if not (name.endswith(SUMMARY_SUFFIX) and schema.positive and schema.arity == 2):
@@ -199,7 +235,8 @@ def _existing_summaries(
         texts = tenant.engine.texts(rows)
         for i in range(len(ids)):
             key: RowKey = tuple(rows[2 * i : 2 * i + 2])
-            yield predicate, texts[2 * i], texts[2 * i + 1], stored.metadata.get(key)
+            for labels, layer in details_of(tenant, stored, key):
+                yield (predicate, texts[2 * i], texts[2 * i + 1], labels), layer.metadata.get(key)
 
 
 def _records(decisions: _Decisions, scope: str | None) -> Iterator[tuple[Change, ...]]:
@@ -207,30 +244,36 @@ def _records(decisions: _Decisions, scope: str | None) -> Iterator[tuple[Change,
 
     After a crash between two records, some groups have no summary until the next run.
     """
-    old: dict[str, list[str]] = {}
-    new: list[Fact] = []
+    old: dict[Labels, dict[str, list[str]]] = {}
+    new: dict[Labels, list[Fact]] = {}
     size = 0
 
     def record() -> tuple[Change, ...]:
-        rows = tuple(
-            FactRows(predicate + SUMMARY_SUFFIX, 2, args, True, scope)
-            for predicate, args in old.items()
-        )
-        evicted: tuple[Change, ...] = (EvictFacts(rows, EvictReason.REPLACED),) if rows else ()
-        return (*evicted, AssertFacts(tuple(new))) if new else evicted
+        changes: list[Change] = []
+        for labels in sorted({*old, *new}):
+            changes += [UseLabels(labels)] if labels else []
+            if labels in old:
+                rows = (
+                    FactRows(predicate + SUMMARY_SUFFIX, 2, args, True, scope)
+                    for predicate, args in old[labels].items()
+                )
+                changes.append(EvictFacts(tuple(rows), EvictReason.REPLACED))
+            if labels in new:
+                changes.append(AssertFacts(tuple(new[labels])))
+        return tuple(changes)
 
-    for predicate, first, count in decisions.replaced:
+    for predicate, first, count, labels in decisions.replaced:
         if size > RECORD_BYTES:
             yield record()
             old, size = {}, 0
-        old.setdefault(predicate, []).extend((first, count))
+        old.setdefault(labels, {}).setdefault(predicate, []).extend((first, count))
         size += 6 * len(first) + 64
     for group in decisions.groups:
         if size > RECORD_BYTES:
             yield record()
-            old, new, size = {}, [], 0
+            old, new, size = {}, {}, 0
         args = group.first, str(group.count)
-        new.append(
+        new.setdefault(group.labels, []).append(
             Fact(group.predicate + SUMMARY_SUFFIX, args, scope=scope, metadata=group.metadata)
         )
         size += 6 * (len(group.first) + len(group.predicate)) + _FACT_BYTES

@@ -18,7 +18,6 @@ import json
 import logging
 import os
 import threading
-import time
 import uuid
 from base64 import b64decode, b64encode
 from collections import deque
@@ -41,6 +40,7 @@ from kbcore.plug.coordination import (
     encode_name,
 )
 from kbcore.plug.hookspecs import hookimpl
+from kbcore.system_calls import boot_id, boot_ns, sync_file, sync_folder
 
 POLL_SECONDS = 0.1
 """Interval in which a watch looks for changes."""
@@ -61,7 +61,7 @@ def kb_coordinators() -> Mapping[str, Callable[[str], Coordinator]]:
 class _Record:
     """The content of a version; `holder` is empty if the name is free.
 
-    `expires_ns` is a time of CLOCK_BOOTTIME in the boot of the machine that `boot` identifies.
+    `expires_ns` is a time of `boot_ns` in the boot of the machine that `boot` identifies.
     `synced` is the last version that survives a power failure, `stored` the stored value.
     """
 
@@ -103,7 +103,13 @@ class FileCoordinator:
         self._watches: set[_FileWatch] = set()
         self._closed = threading.Event()
         try:
-            self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            boot = boot_id()
+            if boot is None:
+                raise ConfigError(
+                    f"coordinator {redacted(url)!r}: needs Linux, which identifies each start of the"
+                    " machine; use etcd or PostgreSQL"
+                )
+            self._boot = boot
             for folder in (self._names, self._holders, self._new):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = self._announce()
@@ -240,14 +246,14 @@ class FileCoordinator:
             new_folder = self._new / f"{self._id}.{uuid.uuid4().hex}"
             new_folder.mkdir()
             (new_folder / "0").write_bytes(_Record(name).encode())
-            _sync(new_folder)
+            sync_folder(new_folder)
             try:
                 new_folder.rename(folder)  # fails if another process made it before: it has files
             except OSError:
                 _remove_folder(new_folder)
                 if not folder.exists():
                     raise
-            _sync(self._names)
+            sync_folder(self._names)
         return folder
 
     def _latest(self, folder: Path) -> tuple[int, _Record]:
@@ -295,7 +301,7 @@ class FileCoordinator:
                 file.write(record.encode())
                 if not keep:
                     file.flush()
-                    os.fsync(file.fileno())
+                    sync_file(file.fileno())
             try:
                 os.link(path, folder / str(version))
             except FileExistsError:
@@ -303,7 +309,7 @@ class FileCoordinator:
         finally:
             path.unlink(missing_ok=True)
         if not keep:
-            _sync(folder)
+            sync_folder(folder)
         # A process that was stopped before the link may have linked a version that was long
         # removed.
         largest = _largest(folder)
@@ -315,14 +321,14 @@ class FileCoordinator:
     # -- ends of leases ----------------------------------------------------------------------------
 
     def _expiry(self, ttl_ms: int) -> int:
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) + ttl_ms * 1_000_000
+        return boot_ns() + ttl_ms * 1_000_000
 
     def _is_over(self, record: _Record) -> bool:
         if not record.holder or not self._is_alive(record.holder):
             return True
         # A time of another boot means nothing here; the lock of that holder has ended with the
         # boot.
-        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        now = boot_ns()
         return record.boot == self._boot and now >= record.expires_ns
 
     def _is_alive(self, holder: str) -> bool:
@@ -430,11 +436,3 @@ def _remove_folder(folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink(missing_ok=True)
     folder.rmdir()
-
-
-def _sync(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

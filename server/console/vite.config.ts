@@ -1,8 +1,8 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
-// Names without a hash: the server sends each file with an ETag that the browser checks, and a
-// change of one source file changes few compiled files.
+// Names without a hash: the server puts the version into the addresses of the files, so browsers may
+// keep them, and a change of one source file changes few compiled files.
 export default defineConfig({
   plugins: [react()],
   base: "./",

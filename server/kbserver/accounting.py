@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbcore.errors import KBError, StorageFailed
 from kbcore.operations.slow_log import REQUEST
-from kbserver.errors import ErrorAnswer, answer_of
+from kbcore.tracing import spans
+from kbserver.errors import ErrorAnswer, answer_of, challenge
 from kbserver.freeing import free_frames
 from kbserver.http.request import Request
+from kbserver.http.request_span import describe
 from kbserver.logs import access, log_request, trace_field
 from kbserver.operations import routes
 from kbserver.process.instruments import UNMATCHED, HttpMeters
 from kbserver.replication.requests import LOG
 from kbserver.security import audit
+from kbserver.security.protected_resource import metadata_url
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -41,6 +45,7 @@ class Accounting:
         self._last_commit = runtime.replication.last_commit
         self._hops = runtime.config.forwarded_hops
         self._on_storage_failed = on_storage_failed
+        self._metadata_url = metadata_url(runtime.config) if runtime.config.oauth_issuer else ""
         self._meters = HttpMeters(runtime.metrics)
         self._audited = frozenset(
             route for route, declared in routes().items() if declared.is_audited
@@ -56,6 +61,8 @@ class Accounting:
             self._meters.in_progress += 1
             self._last_commit.seq = 0
             REQUEST.set(request.id)
+            if spans.tracer is not None:
+                request.span = spans.tracer.begin_request(request.environ)
 
     def failed(self, error: Exception, id: str) -> ErrorAnswer:
         """Count an error and return its answer; `id` is the request id."""
@@ -64,6 +71,9 @@ class Accounting:
         answer = answer_of(error, id)
         self._meters.error(answer.code)
         if isinstance(error, KBError):
+            if self._metadata_url and (text := challenge(error, self._metadata_url)):
+                headers = {**answer.headers, "WWW-Authenticate": text}
+                answer = replace(answer, headers=headers)
             free_frames(error, self._runtime.yield_now)
         return answer
 
@@ -79,7 +89,11 @@ class Accounting:
         count, observe_seconds = self._meters.bound.get(series) or self._meters.bind(*series)
         count(1)
         observe_seconds(seconds)
-        if ("GET" if method == "HEAD" else method, route) in self._audited:
+        span = request.span
+        if span is not None and span is not spans.DROPPED and span.is_recorded:
+            describe(span, method, route, status)
+        is_action = ("GET" if method == "HEAD" else method, route) in self._audited
+        if is_action and request.is_audited:
             outcome = {"status": status, "id": request.id, **(request.audited or {})}
             audit.log_action(request, f"{method} {route}", self._hops, outcome)
         # Followers ask for the log all the time.
@@ -103,3 +117,8 @@ class Accounting:
             request.is_active = False
             self._meters.in_progress -= 1
             REQUEST.set("")
+            span, request.span = request.span, None
+            if span is spans.DROPPED:
+                spans.CURRENT.set(None)
+            elif span is not None:
+                span.end()

@@ -18,6 +18,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 
 from kbcore.errors import (
     CallerLeft,
+    Forbidden,
     InvalidInput,
     KBError,
     LogCorrupted,
@@ -28,6 +29,7 @@ from kbcore.errors import (
     StorageBusy,
     StorageFailed,
     StorageFull,
+    Unauthorized,
 )
 from kbserver.rate_headers import rate_headers, used_up
 from kbtypes.errors import STATUS
@@ -70,6 +72,22 @@ class Gone(NotFound):
     """A route past its sunset."""
 
     status = 410
+
+
+class InvalidToken(Unauthorized):
+    """A key or an access token that is not valid."""
+
+
+class ExpiredToken(InvalidToken):
+    """A genuine access token outside of its time."""
+
+
+class InsufficientScope(Forbidden):
+    """A valid access token that lacks a scope; `scope` is the one that the request needs."""
+
+    def __init__(self, message: str, scope: str, details: Mapping[str, Any]) -> None:
+        super().__init__(message, {**details, "scope": scope})
+        self.scope = scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +139,25 @@ def answer_of(error: BaseException, id: str = "-") -> ErrorAnswer:
         return _http_answer(error)
     log.error("unexpected failure", exc_info=error, extra={"fields": {"id": id}})
     return UNEXPECTED
+
+
+USUAL_SCOPES = "kbcore:read kbcore:write"
+"""The scopes that a client without a token is advised to request: not those of administrators."""
+
+
+def challenge(error: KBError, metadata_url: str) -> str | None:
+    """Return the header `WWW-Authenticate` of an error (RFC 6750, RFC 9728), None for one without.
+
+    `metadata_url` is the address of the metadata for OAuth clients.
+    """
+    parts = [f'scope="{USUAL_SCOPES}"', f'resource_metadata="{metadata_url}"']
+    if isinstance(error, InsufficientScope):
+        parts = ['error="insufficient_scope"', f'scope="{error.scope}"', parts[1]]
+    elif isinstance(error, InvalidToken):
+        parts = ['error="invalid_token"', *parts]
+    elif not isinstance(error, Unauthorized):
+        return None
+    return f"Bearer {', '.join(parts)}"
 
 
 def _kb_answer(error: KBError, id: str) -> ErrorAnswer:

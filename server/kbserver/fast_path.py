@@ -51,6 +51,8 @@ UNCOMMON_HEADERS = (
     "HTTP_CONTENT_ENCODING",
     "HTTP_IDEMPOTENCY_KEY",
     "HTTP_X_MIN_SEQ",
+    "HTTP_X_VIEW",
+    "HTTP_X_LABELS",
 )
 """Requests with one of these headers are served by Flask."""
 
@@ -160,7 +162,10 @@ class FastPath:
                 self._guard.admit(request, route.need)
             body = read_body(environ, self._limit, self._bodies)
             try:
-                parsed = route.read(parse_object(body, self._max_depth), strict=False)
+                members = parse_object(body, self._max_depth)
+                if _has_view(request, members):
+                    return self._passed_on(request, body, start_response)
+                parsed = route.read(members, strict=False)
             except InvalidInput:
                 return self._passed_on(request, body, start_response)
             if parsed.get("conflict", KEEP_BOTH) != KEEP_BOTH:  # the answer may have a header more
@@ -229,6 +234,12 @@ class FastPath:
             and len(length) < 10
             and 0 < int(length) <= self._max_bytes
         )
+
+
+def _has_view(request: Request, body: Json) -> bool:
+    """Return True if a request is answered within a view, or stores something with labels."""
+    who = request.principal
+    return "view" in body or "labels" in body or (who is not None and bool(who.view or who.labels))
 
 
 NO_HEADERS: tuple[tuple[str, str], ...] = ()

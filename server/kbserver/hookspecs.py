@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flask import Blueprint
 
     from kbcore.node.runtime import Runtime
+    from kbcore.state.labels import Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Principal:
 
     A principal with limits may not use routes that concern all databases or tenants. `role` is
     reader, writer, admin or replica; `key` is the id of the API key, None if a plugin authenticated
-    the caller.
+    the caller. `view` is what the principal may see at most of a tenant, `labels` are those of what
+    it stores: pairs of a dimension and its level or groups.
     """
 
     name: str
@@ -31,6 +33,8 @@ class Principal:
     tenants: frozenset[str] = frozenset()
     role: str = ADMIN
     key: str | None = None
+    view: Labels = ()
+    labels: Labels = ()
 
     @property
     def limited(self) -> bool:

@@ -19,17 +19,25 @@ from io import BytesIO
 
 from flask import Flask, Response, request
 
-from kbcore.durable.request_key import carrying_out
+from kbcore.durable.request_key import carrying_out, own_key
 from kbcore.errors import Conflict, InvalidInput, KBError
 from kbcore.node.runtime import Runtime
+from kbcore.operations.views import ALL
 from kbcore.state.changes import ChangeSet, NoteAnswer, Outdated
 from kbcore.state.idempotency import ANSWER_BYTES, Answered, IdempotentAnswer, Outcome, RequestKey
 from kbserver.answers import as_json
 from kbserver.http.json_body import read_body
-from kbserver.http.request_context import RequestContext, bodies, current_request, read_headers
+from kbserver.http.request_context import (
+    RequestContext,
+    bodies,
+    current_request,
+    grant_of,
+    read_headers,
+)
 from kbserver.operations import Operation, operation_at
 from kbserver.replication.requests import COMMIT_SEQ
 from kbserver.schemas.requests import load
+from kbserver.security.permissions import TokenPrincipal
 
 HEADER = "Idempotency-Key"
 ENVIRON = "HTTP_IDEMPOTENCY_KEY"
@@ -98,6 +106,7 @@ class Idempotency:
                 f"header {HEADER} has 1 to 255 visible ASCII characters", {"header": HEADER}
             )
         context = read_headers(request.environ)
+        key = _own(key)
         request_key = RequestKey(key, self._digest(context, declared))
         entry = (context.database, context.tenant, key)
         with self._mutex:
@@ -143,6 +152,7 @@ class Idempotency:
             environ.get("QUERY_STRING"),
             environ.get("HTTP_PREFER"),
             context.transaction,
+            *(environ[name] for name in ("HTTP_X_VIEW", "HTTP_X_LABELS") if name in environ),
         )
         return hashlib.blake2b(repr(identity).encode() + b"\0" + body, digest_size=16).hexdigest()
 
@@ -179,6 +189,17 @@ class Idempotency:
                 keyed.mark.__exit__(None, None, None)
             with self._mutex:
                 self._in_progress.pop(keyed.entry, None)
+
+
+def _own(key: str) -> str:
+    """Return an idempotency key as it is stored: that of a caller with a view belongs to its API
+    key, and that of a token to its subject, so that others neither see its answers nor whether it
+    is in use.
+    """
+    who = current_request().principal
+    if who is None or (grant_of(who) == ALL and not isinstance(who, TokenPrincipal)):
+        return key
+    return own_key(who.key or who.name, key)
 
 
 def _stored(response: Response, outcome: Outcome | None) -> IdempotentAnswer:

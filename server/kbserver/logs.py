@@ -6,6 +6,7 @@ Only three headers of a request are logged: its id, tenant and trace; never its 
 
 from __future__ import annotations
 
+import importlib
 import logging
 import re
 import sys
@@ -16,7 +17,9 @@ from typing import Any, TextIO
 
 import orjson
 
+from kbcore.errors import ConfigError
 from kbcore.operations.slow_log import REQUEST
+from kbcore.tracing import spans
 from kbplanner.syntax.diagnostics import printable
 from kbserver.http.request_id import trace_id
 from kbserver.security.redact import field, redactor
@@ -69,6 +72,44 @@ def configure(
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
+def export(
+    environ: Mapping[str, str],
+    offload: Callable[[Callable[[], Any]], Any],
+    instance: str,
+    secrets: Iterable[str] = (),
+) -> Callable[[float], None] | None:
+    """Send log records to a collector too, if OTEL_LOGS_EXPORTER names an exporter.
+
+    Call it after `configure`. `offload` runs an export outside of the event loop, `instance` tells
+    the processes of a server apart. Return the function that sends what is left, within a number
+    of seconds, and ends this. Raises ConfigError if there is no such exporter.
+    """
+    exporter = environ.get("OTEL_LOGS_EXPORTER", "").strip().lower()
+    is_disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if exporter in ("", "none") or is_disabled:
+        return None
+    try:
+        adapter = importlib.import_module("kbcore.tracing.otel_logs")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "opentelemetry":
+            raise
+        raise ConfigError(
+            f"OTEL_LOGS_EXPORTER={exporter} needs the extra: pip install 'kbcore[otel]'"
+        ) from error
+    redacted = redactor(secrets)
+
+    def read(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
+        fields = {
+            name: value if isinstance(value, (bool, int, float)) else redacted(str(value))
+            for name, value in _fields(record, None).items()
+            if value is not None
+        }
+        return redacted(record.getMessage()), fields
+
+    stop: Callable[[float], None] = adapter.configure(environ, offload, instance, read)
+    return stop
+
+
 def announcer(form: str, secrets: Iterable[str] = ()) -> Callable[[str], None]:
     """Return the function that prints a line of the start on standard output, as `text` or `json`.
 
@@ -99,7 +140,8 @@ def log_request(fields: Mapping[str, Any]) -> None:
 
 def trace_field(environ: Mapping[str, Any]) -> dict[str, str]:
     """Return the field with the trace id of a request, if its `traceparent` header has one."""
-    trace_number = trace_id(environ.get("HTTP_TRACEPARENT"))
+    trace_number = None if spans.tracer is None else spans.tracer.trace_id()
+    trace_number = trace_number or trace_id(environ.get("HTTP_TRACEPARENT"))
     return {"traceId": trace_number} if trace_number else {}
 
 

@@ -10,7 +10,7 @@ the docstring of the function, examples from `docs/scenarios/single_node.py`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from marshmallow import Schema
 
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput
+from kbcore.operations.queries import FactInWords
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import ADMIN, READER, WRITER
@@ -31,13 +32,14 @@ from kbserver.http.request_context import (
     current_request,
     outside,
     reader,
+    refuse_view,
     runtime,
     writer,
 )
 from kbserver.notices import UNKNOWN_HEADER
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Json
-from kbserver.schemas.requests import KNOWN_AT, load, require_present, seen
+from kbserver.schemas.requests import KNOWN_AT, opened, require_present, seen
 from kbserver.security.permissions import ADMIN_OF_NODE, PLUGIN_READ, PLUGIN_WRITE, About, Need
 
 Shape = Mapping[str, Any] | type[Schema]
@@ -104,6 +106,21 @@ def as_object(
     return OperationReply(description, {JSON: shape}, status, headers or {})
 
 
+Candidates = Callable[[TenantKB, Json, bool], Sequence[FactInWords] | None]
+"""The facts that the arguments of a call may mean: knowledge base, arguments, strict mode. None if
+they name one fact, or cannot be read.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class UserChoice:
+    """An argument of a tool that may mean several facts, of which the user chooses one."""
+
+    argument: str
+    message: str
+    candidates: Candidates
+
+
 Work = Callable[[TenantKB, Json, bool, int], Json]
 """A tool: knowledge base, arguments, strict mode (unknown arguments are refused), now in epoch
 ms.
@@ -121,7 +138,7 @@ class Tool:
     Of tools that write, `destroys` says that they may remove something, `repeats` that a second
     call with the same arguments changes nothing more. `profile` is the value of MCP_TOOLS with
     which the tool is offered; `all` offers every tool. `model` tools need a language model. `body`,
-    `answer` and `work` replace those of the operation.
+    `answer` and `work` replace those of the operation. `choice` is what clients ask the user.
     """
 
     name: str
@@ -135,6 +152,7 @@ class Tool:
     body: type[Body] | None = None
     answer: type[Schema] | None = None
     work: Work | None = None
+    choice: UserChoice | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +197,8 @@ class Operation:
     path), for a repetition with the same idempotency key; a header that depends on the state of
     then may be missing. `example`: a body for the documentation, of an operation that has no step
     in the example scenario. `dry_runs`: a reader is admitted, and the view demands the role unless
-    nothing is stored.
+    nothing is stored. `viewed`: reads what the view of the request admits, and labels what it
+    stores.
     """
 
     routes: tuple[str, ...]
@@ -211,6 +230,7 @@ class Operation:
     listed: bool = True
     audited: bool = False
     dry_runs: bool = False
+    viewed: bool = False
     example: Json | None = None
 
     @property
@@ -232,7 +252,8 @@ class Operation:
     @cached_property
     def need(self) -> Need:
         """The role that a request needs, and where its key must be valid."""
-        return Need(READER if self.dry_runs else self.role, self.about, self.counted)
+        role = READER if self.dry_runs else self.role
+        return Need(role, self.about, self.counted, self.viewed)
 
     @property
     def takes_key(self) -> bool:
@@ -294,10 +315,13 @@ class Operation:
         served.body_limit = self.body_limit(runtime().config)
         if self.role == READER:
             self._check_known_at(served)
+        served.takes_view = self.viewed
+        if not self.viewed:
+            refuse_view(served)
         if self.core is None:
             return self.respond(**path)
-        kb = writer() if self.role == WRITER else reader()
-        arguments = served.arguments = {} if self.body is None else load(self.body)
+        kb, arguments = opened(self.body, writer if self.role == WRITER else reader)
+        served.arguments = arguments
         return self.respond(self.core(seen(kb, arguments), **arguments), arguments)
 
     def _check_known_at(self, served: Request) -> None:

@@ -12,8 +12,10 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -24,12 +26,14 @@ from gevent.socket import wait_read
 
 from kbcore import __version__
 from kbcore.config.lint import is_loopback, key_warnings
-from kbcore.config.settings import Config
+from kbcore.config.settings import Config, environment
 from kbcore.config.storage_urls import redacted
-from kbcore.errors import KBError, NotReady
+from kbcore.errors import Forbidden, KBError, NotReady
 from kbcore.metrics.catalogue import HTTP_CONNECTIONS, HTTP_REFUSED
 from kbcore.node.opening import open_runtime
+from kbcore.replication.failover import Connect
 from kbcore.scheduling import Scheduling
+from kbcore.tracing.spans import turn_on
 from kbplanner.syntax.parser import load_grammar
 from kbserver import logs
 from kbserver.app import create_app, stop_process
@@ -42,6 +46,7 @@ from kbserver.forwarding.forwarder import Forwarder, Owners
 from kbserver.forwarding.private import PrivateApp
 from kbserver.forwarding.proofs import HopProofs, WorkerGate
 from kbserver.forwarding.request_shards import RequestShards
+from kbserver.http.certificates import has_tls
 from kbserver.http.connections import ConnectionLimit
 from kbserver.http.disconnects import DisconnectWatcher
 from kbserver.http.gate import OPEN_BODY, Gate, PublicGate
@@ -49,15 +54,19 @@ from kbserver.http.listening import accept_connections, bind
 from kbserver.http.request import CALLER
 from kbserver.http.request_body import BodyInput, Times, TooSlow
 from kbserver.http.request_head import BadRequest, Head, read_head, refusal
+from kbserver.http.tls import HSTS, PlainText, ServerTLS, describe, is_about_certificate
 from kbserver.process import garbage_collection as collector
 from kbserver.process.instruments import gauge
 from kbserver.process.offload import Offload, OffloadWithin, yield_now, yield_to_sockets
 from kbserver.rate_headers import rate_headers, used_up
+from kbserver.replication.log_client import CA_FILE as LEADER_CA
 from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import role_lines
 from kbserver.security.browser_guard import CHECKED, BrowserGuard
 from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
-from kbserver.security.guard import GUARD, MANAGED, SINGLE, mode_of
+from kbserver.security.guard import GUARD, MANAGED, OAUTH, SINGLE, mode_of
+from kbserver.security.limits import network_of
+from kbserver.security.token_bucket import Buckets
 from kbserver.workers.handover import Affinity, Handover, HandoverReceiver, resumed
 from kbserver.workers.other_workers import WorkerPeers
 from kbserver.workers.worker import Worker
@@ -77,6 +86,9 @@ _CODES = {429: "RATE_LIMITED", 500: "INTERNAL_ERROR", 503: "NOT_READY"}
 
 log = logging.getLogger(__name__)
 
+
+MAX_TLS_LINES = 10
+"""Log lines about TLS connections that an address could not open, per minute."""
 
 MAX_DISK_THREADS = 8
 """Threads for syncs of the shards' logs and for snapshots."""
@@ -112,6 +124,8 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             if self.socket.family in (socket.AF_INET, socket.AF_INET6):
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.socket.settimeout(self.server.times.idle)
+            if self.server.tls is not None and not self._shake_hands():
+                return
             if not admitted:
                 self.busy = True
                 limit = {
@@ -127,6 +141,32 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             self.server.handlers.discard(self)
             self._close()
             self.server.connection_limit.leave(address)
+
+    def _note(self, level: int, message: str, *more: str) -> None:
+        """Log why there is no TLS connection, a few times a minute for each address."""
+        address = str(self.client_address[0])
+        network, lines = network_of(address), self.server.tls_lines
+        if not lines.wait(network):
+            lines.take(network)
+            log.log(level, message, address, *more)
+
+    def _shake_hands(self) -> bool:
+        """Do the TLS handshake; return False if there is no connection."""
+        try:
+            with gevent.Timeout(self.server.times.head, TooSlow()):
+                self.socket.handshake()
+        except PlainText:
+            self.busy = True
+            self._refuse(Head(), 400, "this port speaks HTTPS only: use https:// in the address")
+        except TooSlow:
+            self._note(logging.INFO, "no TLS connection with %s: the handshake took too long")
+        except OSError as error:
+            self.busy = True  # the alert must arrive
+            level = logging.WARNING if is_about_certificate(error) else logging.INFO
+            self._note(level, "no TLS connection with %s: %s", describe(error))
+        else:
+            return True
+        return False
 
     def handle_one_request(self) -> bool | None:
         """Serve one request. Returns True if the connection may carry another."""
@@ -175,6 +215,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             additions = self.server.gate.admit(head, str(address))
             self.environ = self._environ(head, buffered)
             self.environ.update(additions)
+            self._check_certificate()
             open_body = self.environ.pop(OPEN_BODY, None)
             if open_body is not None:
                 open_body(self.environ)
@@ -185,6 +226,17 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             self.refuse(400, "the body could not be read")
             return False
         return True
+
+    def _check_certificate(self) -> None:
+        """Raise Forbidden for a request that needs a client certificate and has none."""
+        tls = self.server.tls
+        if (
+            tls is not None
+            and tls.needs_certificate(self.environ["PATH_INFO"], is_node=FROM_NODE in self.environ)
+            and not self.socket.getpeercert()
+        ):
+            self._note(logging.WARNING, "%s has no client certificate: refused")
+            raise Forbidden("this request needs a client certificate of TLS_CLIENT_CA")
 
     def _hand_over(self, owner: Hashable, buffered: bytes) -> bool:
         """Give the connection to the worker that owns the tenant of the request; False if it
@@ -283,6 +335,8 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         environ.update(head.environ())
         environ["wsgi.input"] = self.wsgi_input
         environ["wsgi.input_terminated"] = True
+        if self.server.believes_proxy and environ.get("HTTP_X_FORWARDED_PROTO") == "https":
+            environ["wsgi.url_scheme"] = "https"
         environ[CALLER] = self
         if isinstance(self.client_address, tuple):
             environ["REMOTE_ADDR"] = str(self.client_address[0])
@@ -299,6 +353,8 @@ class Handler(WSGIHandler):  # type: ignore[misc]
                 header for header in self.response_headers if header[0].lower() != b"connection"
             ]
             self.response_headers.append((b"Connection", b"close"))
+        if self.server.is_https:
+            self.response_headers.append(HSTS)
         super().finalize_headers()
         if self.command == "HEAD":  # not even the last chunk may follow the head
             self.response_use_chunked = False
@@ -411,6 +467,11 @@ class Server(WSGIServer):  # type: ignore[misc]
         forwarder: Forwarder | None = None,
     ) -> None:
         self.forwarder = forwarder
+        self.tls: ServerTLS | None = None
+        self.is_https = False
+        self.tls_lines = Buckets("handshakes", MAX_TLS_LINES, 60, time.monotonic)
+        self.believes_proxy = False
+        """True if X-Forwarded-Proto comes from a trusted proxy."""
         self.gate: Gate = PublicGate()
         self.handover: Handover | None = None
         self.browser_guard: BrowserGuard | None = None
@@ -431,6 +492,12 @@ class Server(WSGIServer):  # type: ignore[misc]
             environ={"SERVER_NAME": name, "wsgi.multiprocess": forwarder is not None},
         )
 
+    def use_https(self, tls: ServerTLS | None) -> None:
+        """Serve https addresses; without `tls` another process forwards their requests."""
+        self.tls = tls
+        self.is_https = True
+        self.environ["wsgi.url_scheme"] = "https"
+
     def do_handle(self, *args: Any) -> None:
         """Accept a connection, or drop it if its address has far too many; runs on the hub."""
         sock, address = args
@@ -442,6 +509,11 @@ class Server(WSGIServer):  # type: ignore[misc]
 
     def handle(self, sock: Any, address: Any, received: bytes = b"") -> None:
         """Serve a connection; `received` are its first bytes, if another worker has read them."""
+        if self.tls is not None:
+            try:
+                sock = self.tls.wrap(sock, yield_now)
+            except OSError:  # the client has left
+                return
         Handler(sock, address, self, received).handle()
 
     def take_over(self, sock: Any, received: bytes) -> None:
@@ -481,6 +553,7 @@ def run(
     With `worker` this process is one of several. `say` prints a line of the start.
     """
     say = say or logs.announcer(config.log_format, config.secrets())
+    config = with_otlp_metrics(config, environment())
     logs.configure(
         config.log_level,
         config.log_format,
@@ -488,15 +561,20 @@ def run(
         worker=None if worker is None else worker.index,
     )
     # The logs and a snapshot; a single log has one sync at a time.
+    export = Offload(1)  # is not closed: an export that hangs must not hold up the end
+    instance = "" if worker is None else str(worker.index)
+    end_tracing = turn_on(environment(), export, instance)
+    end_logs = logs.export(environment(), export, instance, config.secrets())
     offload, disk = Offload(os.cpu_count() or 1), Offload(MAX_DISK_THREADS)
     wait = Offload(1)
+    tls = ServerTLS(config) if has_tls(config) else None
     # Bound before the storage is opened: a port in use must leave no folder behind. Connections are
     # refused until the storage is open.
     listener = bind(config.host, config.port) if worker is None else worker.public_socket()
     joined = None
     if config.cluster_url:
         accept_connections(listener)
-        joined = prepare(config, listener, plugins)
+        joined = prepare(config, listener, plugins, tls)
     runtime = open_runtime(
         config,
         plugins=plugins,
@@ -517,17 +595,25 @@ def run(
             on_storage_failed=stop_process if joined is None else None,
         )
         load_grammar()
-        servers = _servers(config, runtime, application, worker, joined, listener)
+        servers = _servers(config, runtime, application, worker, joined, listener, tls)
         public = servers[0]
         receiver = None
-        if worker is not None:
+        # The state of a TLS connection is in its process: its requests are forwarded.
+        if worker is not None and tls is None:
             public.handover = Handover(worker)
             receiver = HandoverReceiver(worker.handover_socket(), public.take_over, public.pool)
         stop_requested = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, stop_requested.set)
+        if tls is not None:
+            gevent.signal_handler(signal.SIGHUP, tls.reload)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))  # see the supervisor
         if joined is None:
-            runtime.start_replication(HTTPLogSource)
+            source: Connect = HTTPLogSource
+            if tls is not None:  # shared, so that a reload reaches it
+                context = tls.client(LEADER_CA, config.leader_ca_file)
+                source = partial(HTTPLogSource, context=context)
+            runtime.start_replication(source)
         for server in servers:
             server.start()
         if receiver is not None:
@@ -563,10 +649,20 @@ def run(
             receiver.close()
     finally:
         runtime.close()
+        for end in (end_tracing, end_logs):
+            if end is not None:
+                end(config.shutdown_timeout_ms / 1000)
         offload.close()
         disk.close()
         wait.close()
     return 0
+
+
+def with_otlp_metrics(config: Config, environ: Mapping[str, str]) -> Config:
+    """Return the settings with the sink `otlp` if the variable of OpenTelemetry asks for it."""
+    if environ.get("OTEL_METRICS_EXPORTER", "").strip().lower() != "otlp":
+        return config
+    return replace(config, metrics_sinks=(*config.metrics_sinks, "otlp"))
 
 
 def _peers(joined: Joined | None, worker: Worker | None) -> Peers | None:
@@ -589,6 +685,7 @@ def _servers(
     worker: Worker | None,
     joined: Joined | None,
     listener: socket.socket,
+    tls: ServerTLS | None,
 ) -> list[Server]:
     """Return the server on the public address and, in a worker, the one on its private socket."""
     metrics, times = runtime.metrics, Times.of(config)
@@ -599,7 +696,7 @@ def _servers(
     owners: Owners | None = None
     public_application: Any = application
     if joined is not None:
-        owners = NodeOwners(joined.node, joined.signatures)
+        owners = NodeOwners(joined.node, joined.signatures, joined.peers.context)
         public_application = NodeApp(application, joined.node, runtime)
     elif worker is not None:
         owners = WorkerOwners(worker)
@@ -624,10 +721,13 @@ def _servers(
         refused=refused,
         forwarder=forwarder,
     )
+    if tls is not None:
+        public.use_https(tls)
     public.browser_guard = application.extensions[BROWSER_GUARD]
     if joined is not None:
         public.gate = NodeGate(joined.signatures, public.connection_limit.trusted)
     metrics.on_collect(gauge(HTTP_CONNECTIONS, lambda: len(public.handlers)))
+    public.believes_proxy = config.forwarded_hops > 0
     if worker is None:
         return [public]
     private = Server(
@@ -639,6 +739,9 @@ def _servers(
         refused=refused,
     )
     private.gate = WorkerGate(HopProofs(worker.secret))
+    private.believes_proxy = public.believes_proxy
+    if tls is not None:
+        private.use_https(None)
     return [public, private]
 
 
@@ -675,7 +778,8 @@ def announcement(
     key has been created.
     """
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
-    yield f"kbcore listens on http://{host}:{address[1]}"
+    scheme = "https" if has_tls(config) else "http"
+    yield f"kbcore listens on {scheme}://{host}:{address[1]}"
     if config.storage_url:
         yield f"data in {redacted(config.storage_url)}, fsync policy {config.fsync_policy}"
     elif config.storage_backend in ("wal", "sqlite"):
@@ -698,6 +802,8 @@ def authentication_lines(config: Config, bootstrapped: bool) -> Iterable[str]:
             "authentication: managed keys, none created yet;"
             " use POST /auth/bootstrap with BOOTSTRAP_TOKEN, or kbcore keys create"
         )
+    elif mode == OAUTH:
+        yield f"authentication: access tokens of {config.oauth_issuer}"
     elif is_loopback(config.host):
         yield "authentication is off: any local process can read and write"
     for warning in key_warnings(config):

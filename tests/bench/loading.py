@@ -41,6 +41,18 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:.3g} MB"
 
 
+DESCRIBED = {
+    "metadata": "facts with metadata",
+    "confidence": "facts with a confidence",
+    "keyed": "kb.tell_many with an `@key`",
+    "rejecting": "kb.tell_many with an `@key`, REJECT",
+    "newest": "kb.tell_many with an `@key`, NEWEST_WINS",
+}
+"""Tasks that load other facts than plain ones, or refuse some, with their labels."""
+
+_STRATEGIES = {"keyed": "KEEP_BOTH", "rejecting": "REJECT", "newest": "NEWEST_WINS"}
+"""Tasks with a declared `@key`, and their conflict strategies."""
+
 Peer = Callable[["Sequence[tuple[str, str]]"], Sample]
 
 
@@ -69,6 +81,11 @@ def loading(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     row = Row("load, kb.tell_many, rate", size, None, f"{count / tuples / 1e3:,.0f} k/s")
     row.floor, row.met = "≥ 1,000 k/s", count / tuples >= 1e6
     yield row
+    for task, label in DESCRIBED.items():
+        seconds = min(child(task, count)["seconds"] for _ in range(effort.pick(3, 1)))
+        row = Row(f"load, {label}, rate", size, None, f"{count / seconds / 1e3:,.0f} k/s")
+        row.floor, row.met = "≥ 400 k/s", count / seconds >= 400_000
+        yield row
     grown, engine = memory["after"] - memory["before"], memory["engine"]
     row = Row(
         "load, resident memory grown",
@@ -168,19 +185,37 @@ def in_child(task: str, count: int, folder: str) -> dict[str, Any]:
     kb = kbcore.open_kb(path=folder, config=config) if folder else kbcore.open_kb(config=config)
     before = resident()
     seconds = 0.0
-    rows = pairs_in_batches(count)
+    rows: Iterator[list[Any]] = pairs_in_batches(count)
     gc.collect()
+    by_tuples = task == "tuples" or task in _STRATEGIES
+    if task in _STRATEGIES:
+        kb.teach("@key edge(?from, ?to, _).")
+        batches = enumerate(rows)
+        rows = ([(*pair, f"v{number}") for pair in batch] for number, batch in batches)
+    if task == "rejecting":
+        rows = iter([[row for batch in rows for row in batch]])  # all or none
     for batch in rows:
-        told: list[Any] = batch if task == "tuples" else [Fact("edge", pair) for pair in batch]
+        given_facts: list[Any] = batch
+        if not by_tuples:
+            details: dict[str, Any] = {"confidence": 0.5} if task == "confidence" else {}
+            given_facts = [
+                Fact(
+                    "edge",
+                    pair,
+                    **details,
+                    metadata={"source": "import", "line": line} if task == "metadata" else {},
+                )
+                for line, pair in enumerate(batch)
+            ]
         gc.disable()
         start = time.process_time_ns()
-        if task == "tuples":
-            kb.tell_many("edge", told)
+        if by_tuples:
+            kb.tell_many("edge", given_facts, conflict=_STRATEGIES.get(task, "KEEP_BOTH"))
         else:
-            kb.kb.assert_facts(told)
+            kb.kb.assert_facts(given_facts)
         seconds += (time.process_time_ns() - start) / 1e9
         gc.enable()
-    del told, batch
+    del given_facts, batch
     gc.collect()
     stored = kb.count("edge")
     engine = kb.kb._read_tenant().engine.bytes

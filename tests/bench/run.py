@@ -30,6 +30,7 @@ import demand
 import distances
 import documents
 import durability
+import encryption
 import equivalence
 import external
 import games
@@ -95,6 +96,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "scopes": (scopes.scopes, ""),
     "transactions": (transactions.transactions, ""),
     "storage": (storage.storages, ""),
+    "encryption": (encryption.encryption, ""),
     "memory": (memory.memory, ""),
     "windows": (windows.windows, ""),
     "questions": (question_speed.speed_of_questions, ""),

@@ -238,7 +238,7 @@ def test_what_cannot_be_stored_changes_nothing(store):
 
 
 def test_the_program_of_the_page_runs():
-    page = Path(__file__).parents[2] / "docs/how-to/keep-langgraph-memory.md"
+    page = Path(__file__).parents[2] / "docs/how-to/use-agent-frameworks.md"
     (program,) = re.findall(r"```langgraph\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     exec(program, {})
 

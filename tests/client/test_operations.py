@@ -479,3 +479,26 @@ def test_values_that_cannot_be_computed_are_counted(kb):
     assert kb.ask("p(?x), ?x > 1").warnings == 1
     assert kb.ask("p(?x)", min_confidence=0.1).warnings == 1
     assert kb.ask("n(?x)").warnings == kb.query("n(?x)").warnings == 0
+
+
+def test_a_view_shows_what_it_admits_and_labels_what_is_stored(kb):
+    kb.teach("@levels trust: web < user. @groups team: hr, eng.")
+    kb.tell("person(ann)")
+    web = kb.viewed(labels={"trust": "web"})
+    web.tell("person(eve)")
+    assert [each.id for each in kb.dimensions()] == ["@trust labels", "@team labels"]
+    assert kb.ask("person(?x)").count() == 2
+    user = kb.viewed({"trust": "user"})
+    assert list(user.ask("person(?x)")) == [("ann",)]
+    user.viewed(labels={"team": ["hr"]}).tell("person(mia)")
+    assert list(user.viewed({"team": ["eng"]}).ask("person(mia)")) == []
+    with pytest.raises(InvalidInput):
+        kb.viewed({"mood": "good"}).ask("person(?x)").count()
+    with user.transaction() as inside:
+        inside.viewed(labels={"trust": "web"}).tell("person(zoe)")
+        inside.tell("person(zia)")
+        assert ("zoe",) not in list(inside.ask("person(?x)"))
+    trust = {row["args"][0]: row["trust"] for row in kb.ask("person(?x)", with_trust=True).rows()}
+    assert trust == {"ann": "user", "eve": "web", "mia": "user", "zoe": "web", "zia": "user"}
+    with pytest.raises(InvalidInput):
+        kb.ask("person(?x), person(?x)", with_trust=True).count()

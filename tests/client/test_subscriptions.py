@@ -96,3 +96,32 @@ def test_commands_subscribe_with_a_webhook(url, receiver, monkeypatch):
 def test_commands_need_a_server(tmp_path):
     where = ("--storage-dir", str(tmp_path))
     assert "running server" in kbcore("goals", "list", *where, expect=1).stderr
+
+
+def test_a_subscription_with_a_view(url, receiver):
+    hr, eng = {"team": ["hr"]}, {"team": ["eng"]}
+    at = ("--url", url, "--tenant", "t")
+    with connect(url, tenant="t") as kb:
+        kb.teach("@groups team: hr, eng.")
+        seen = kb.viewed(eng)
+        seen.subscribe("p(?x)", id="client", webhook=f"{receiver.url}/client", secret=SECRET)
+        view = ("--view", json.dumps(eng))
+        kbcore("goals", "subscribe", "p(?x)", "--id", "command", *at, *view)
+        followed = seen.follow("p(?x)")
+        assert next(followed).appeared == []
+        kb.viewed(labels=hr).tell("p(zebra)")
+        kb.viewed(labels=eng).tell("p(1)")
+        assert next(followed).appeared == [("1",)]
+        followed.close()
+        assert changes_of(receiver, 1) == [["1"]]
+        assert [each.id for each in seen.subscriptions()][:2] == ["client", "command"]
+        assert kb.subscriptions() == []
+        listed = kbcore("goals", "list", *at, *view, "--json")
+        assert "command" in listed.stdout
+        assert not kb.unsubscribe("command")
+        assert [each.event for each in seen.history("p").events] == ["asserted"]
+        seen.context(session="s", fill="salience")
+        kb.viewed(labels=hr).tell("p(zebra2)")
+        assert seen.context_diff("s").added == ()
+        kb.viewed(labels=eng).tell("p(2)")
+        assert [each.args for each in seen.context_diff("s").added] == [("2",)]

@@ -15,7 +15,7 @@ import pytest
 
 from kbcore_client import InvalidInput, connect
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "give-a-model-tools.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "connect-an-mcp-client.md"
 READS = ["aggregate", "ask", "context", "context_diff", "explain", "predicates", "query"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from support.console import SAMPLE, Console
 
 
 def facts(page: Page) -> list[str]:
-    expect(page.locator(".graph-drawing canvas").first).to_be_visible()
+    expect(page.get_by_role("region", name="Drawing").get_by_role("img")).to_be_visible()
     return page.get_by_role("list", name="Facts").get_by_role("listitem").all_inner_texts()
 
 
@@ -26,7 +27,7 @@ def test_one_and_two_hops(console: Console):
     page.goto("about:blank")
     page.goto(address)
     expect(page.get_by_text("3 facts")).to_be_visible()
-    legend = page.get_by_role("list", name="Colours of predicates")
+    legend = page.get_by_role("list", name="Predicates that are shown")
     assert legend.get_by_role("listitem").all_inner_texts() == ["likes", "parent"]
 
 
@@ -52,17 +53,47 @@ def test_a_click_on_a_node_expands_it(console: Console):
     console.load("knows(ann, bob). knows(bob, cleo).")
     page = console.open("graph", constant="ann")
     assert facts(page) == ["knows(ann, bob)"]
-    box = page.locator(".graph-drawing").bounding_box()
-    assert box is not None
-    # A node is larger than the steps of the grid; a click on the centre changes nothing.
-    expanded = page.get_by_text("2 facts")
-    for x in range(20, int(box["width"]), 24):
-        for y in range(20, int(box["height"]), 24):
-            page.mouse.click(box["x"] + x, box["y"] + y)
-            if "toggle=bob" in page.url:
-                expect(expanded).to_be_visible()
-                return
-    pytest.fail("no click met the node")
+    page.locator(".graph-drawing text").filter(has_text="bob").click(force=True)
+    expect(page.get_by_text("2 facts")).to_be_visible()
+    assert "toggle=bob" in page.url
+
+
+_OVERLAPS = """() => {
+  const boxes = [...document.querySelectorAll(".graph-drawing rect")]
+    .map((each) => each.getBoundingClientRect());
+  const meet = (first, second) => first.left < second.right && second.left < first.right
+    && first.top < second.bottom && second.top < first.bottom;
+  return boxes.flatMap((first, index) =>
+    boxes.slice(index + 1).filter((second) => meet(first, second))).length;
+}"""
+"""The number of pairs of boxes, labels of facts included, that overlap."""
+
+
+def test_every_fact_is_labelled_and_nothing_overlaps(console: Console):
+    rows = [f"likes(ann, thing{number}). owner_of(ann, item{number})." for number in range(8)]
+    console.load(" ".join(rows) + " gave(ann, bob, 'a very long name of a book').")
+    page = console.open("graph", constant="ann")
+    assert len(facts(page)) == 17
+    drawing = page.locator(".graph-drawing text")
+    expect(drawing.filter(has_text=re.compile("^owner of$"))).to_have_count(8)
+    expect(drawing.filter(has_text=re.compile("^gave$"))).to_have_count(1)
+    assert page.evaluate(_OVERLAPS) == 0
+    size = drawing.first.evaluate("each => getComputedStyle(each).fontSize")
+    assert size == "13px"
+
+
+def test_the_legend_filters_and_the_field_suggests(console: Console):
+    console.load("knows(ann, bob). likes(ann, tea).")
+    page = console.open("graph")
+    page.get_by_role("button", name="ann", exact=True).click()
+    assert sorted(facts(page)) == ["knows(ann, bob)", "likes(ann, tea)"]
+    options = page.locator("#graph-constants option")
+    assert {each.get_attribute("value") for each in options.all()} == {"ann", "bob", "tea"}
+    page.get_by_role("button", name="likes", exact=True).click()
+    expect(page.get_by_text("1 fact,")).to_be_visible()
+    assert facts(page) == ["knows(ann, bob)"]
+    page.reload()
+    expect(page.get_by_role("button", name="likes")).to_have_attribute("aria-pressed", "false")
 
 
 def test_a_constant_with_many_facts_is_capped_and_paged(console: Console):
@@ -77,7 +108,7 @@ def test_a_constant_with_many_facts_is_capped_and_paged(console: Console):
     assert "/query" not in requests
     expect(page.get_by_text("More facts exist than are shown.")).to_be_visible()
     expect(page.get_by_text("20 of 5,001 around hub")).to_be_visible()
-    legend = page.get_by_role("list", name="Colours of predicates")
+    legend = page.get_by_role("list", name="Predicates that are shown")
     assert legend.get_by_role("listitem").all_inner_texts() == ["name 1", "visit 5,000"]
     page.get_by_role("button", name="Show more").click()
     expect(page.get_by_text("40 of 5,001 around hub")).to_be_visible()
@@ -88,7 +119,7 @@ def test_a_constant_with_many_facts_is_capped_and_paged(console: Console):
 def test_a_constant_without_facts_and_a_variable(console: Console):
     console.load(SAMPLE)
     page = console.open("graph", constant="zoe")
-    expect(page.get_by_text("0 facts")).to_be_visible()
+    expect(page.get_by_text("No fact has the constant zoe.")).to_be_visible()
     page.get_by_label("Constant", exact=True).fill("?x")
     expect(page.get_by_role("button", name="Show")).to_be_disabled()
 
@@ -99,6 +130,7 @@ def test_no_violations_of_accessibility(new_console: Callable[..., Console], sch
     console.load(SAMPLE + "gave(ann, bob, book).")
     page = console.open("graph", constant="ann", hops="2")
     assert "gave(ann, bob, book)" in facts(page)
+    expect(page.get_by_role("region", name="Drawing")).to_be_visible()
     assert console.violations() == []
 
 

@@ -28,6 +28,15 @@ def test_a_refused_goal_says_what_would_allow_it(console: Console):
     expect(page.get_by_role("tabpanel", name="Why not")).to_contain_text(sentence)
 
 
+def test_a_goal_that_only_lacks_itself_is_no_condition(console: Console):
+    console.load(ACCESS)
+    page = console.open("playground", goal="can_raed(?who, ?doc)")
+    panel = page.get_by_role("tabpanel", name="Why not")
+    expect(panel).to_contain_text("Did you mean can_read/2?")
+    page.wait_for_load_state("networkidle")
+    expect(panel).not_to_contain_text("It would")
+
+
 def test_what_would_make_the_selected_answer_false(console: Console):
     console.load(ACCESS)
     page = console.open("playground", goal="can_read(?who, plan)", tab="howto")

@@ -156,7 +156,7 @@ def test_only_a_writer_is_offered_a_rollback(
 
 def test_a_tenant_without_rule_sets_says_so(console: Console):
     page = console.open("rulesets")
-    expect(page.get_by_text("No rule set is deployed in this scope yet.")).to_be_visible()
+    expect(page.get_by_role("heading", name="No rule set yet")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [390, 700, 1000])

@@ -11,10 +11,10 @@ from support.console import SAMPLE, Console, rows_of
 
 def test_an_empty_tenant_starts_with_the_examples(console: Console):
     page = console.open()
-    expect(page.get_by_role("heading", name="Start", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Examples", level=1)).to_be_visible()
     console.load(SAMPLE)
     page = console.open()
-    expect(page.get_by_role("heading", name="Playground", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Memory", level=1)).to_be_visible()
 
 
 @pytest.mark.parametrize(

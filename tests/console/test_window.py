@@ -14,16 +14,24 @@ GOAL = "ancestor(ann, ?who)"
 
 def window_of(console: Console, **request: Any) -> Any:
     """Return the window that the server gives for the same request."""
-    body = {"goals": [GOAL], "explain": True, "compat": False, "format": "natural", **request}
+    body = {
+        "goals": [GOAL],
+        "explain": True,
+        "citations": True,
+        "compat": False,
+        "format": "natural",
+        **request,
+    }
     return console.post("/memory/context", body)
 
 
 def test_a_window_is_composed_from_the_form(console: Console):
     console.load(SAMPLE)
     page = console.open("window")
+    page.get_by_role("button", name="Add goals").click()
     console.type_text("Goal 1", GOAL)
     console.type_text("Goal 2", "likes(bob, ?what)")
-    page.get_by_label("Query").fill("tea")
+    page.get_by_label("Question").fill("tea")
     page.get_by_label("Facts at most").fill("50")
     page.get_by_label("Tokens at most").fill("200")
     page.get_by_role("button", name="Compose").click()
@@ -44,6 +52,7 @@ def test_a_window_is_composed_from_the_form(console: Console):
 def test_the_address_reproduces_the_window(console: Console):
     console.load(SAMPLE)
     page = console.open("window")
+    page.get_by_role("button", name="Add goals").click()
     console.type_text("Goal 1", GOAL)
     page.get_by_label("Format").select_option("facts")
     page.get_by_label("Facts at most").fill("4")
@@ -72,7 +81,7 @@ def test_an_entry_says_why_it_is_in_the_window(console: Console):
     page.keyboard.press("Home")
     expect(page.get_by_role("heading", name=f"Why is {facts[0]} here?")).to_be_visible()
     why = page.get_by_role("region", name=f"Why is {facts[0]} here?")
-    why.get_by_role("link").click()
+    why.get_by_role("link", name="Open").click()
     expect(page.get_by_role("tree", name="Proof")).to_contain_text(facts[0])
 
 
@@ -152,8 +161,14 @@ def test_an_empty_tenant_leads_to_the_examples(console: Console):
 def test_a_window_by_keyboard_alone(console: Console):
     console.load(SAMPLE)
     page = console.open("window")
+    add = page.get_by_role("button", name="Add goals")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if add.evaluate("element => document.activeElement === element"):
+            break
+    page.keyboard.press("Enter")
     editor = page.get_by_role("textbox", name="Goal 1")
-    for _ in range(20):
+    for _ in range(40):
         page.keyboard.press("Tab")
         if editor.evaluate("element => element.getRootNode().activeElement === element"):
             break

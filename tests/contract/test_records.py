@@ -17,6 +17,8 @@ WRITTEN = {
     results.StoredPhrase: "StoredPhrase",
     results.StoredInput: "StoredInput",
     results.StoredMask: "StoredMask",
+    results.StoredDimension: "StoredDimension",
+    results.StoredRequirement: "StoredRequirement",
     results.RetractOutcome: "Retracted",
     results.Finding: "Diagnostic",
     results.PredicateInfo: "Predicate",

@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from kbcore import Config, Conflict, KnowledgeBase, RuleSyntaxError, open_kb
+from kbcore.branching import preview
 
 DECLARED = "@key owns(?car, _). @disjoint cat, dog. @total person(?x), age(?x, _)."
 OWNS = 'contradiction(key, "owns(car1, ann)", "owns(car1, bob)")'
@@ -269,3 +270,33 @@ def test_a_mistake_is_named(kb, text, message):
 def test_words_of_declarations_are_still_names_of_rules(kb):
     kb.teach("@key: lock(?x) :- door(?x).")
     assert kb.rules()[-1].id == "key"
+
+
+def test_a_write_is_checked_by_what_it_changes(kb, monkeypatch):
+    kb.tell("owns(car1, ann). owns(car2, ann). person(ann). age(ann, 40).")
+
+    def never(*_):
+        raise AssertionError("both states were evaluated")
+
+    monkeypatch.setattr(preview, "new_rows", never)
+    monkeypatch.setattr(preview, "compare_truth", never)
+    kb.tell("owns(car3, bob). person(bob). age(bob, 3).", conflict="REJECT")
+    for text in ("owns(car1, bob).", "cat(tom). dog(tom).", "person(eve)."):
+        with pytest.raises(Conflict):
+            kb.tell(text, conflict="REJECT")
+    outcome = kb.preview("owns(car1, bob). owns(car4, bob).", forget="age(ann, ?n)")
+    assert [change.text for change in outcome.becomes_true] == [
+        "owns(car1, bob)",
+        "owns(car4, bob)",
+        OWNS,
+        'contradiction(total, "person(ann)", "age(ann, _)")',
+    ]
+    assert [change.text for change in outcome.becomes_false] == ["age(ann, 40)"]
+
+
+def test_many_new_constants_are_checked_before_they_are_stored(kb):
+    rows = [(f"car{number:08}{'x' * 30}", f"owner {number}") for number in range(40_000)]
+    assert kb.tell_many("owns", rows, conflict="REJECT").asserted == len(rows)
+    with pytest.raises(Conflict, match="violate a declared constraint"):
+        kb.tell_many("owns", [("bike", "ann"), (rows[0][0], "bob")], conflict="REJECT")
+    assert kb.count("owns") == len(rows)

@@ -194,7 +194,9 @@ def test_a_plugin_of_another_major_version_is_refused(stated):
 def test_plugins_are_disabled_by_name():
     config = replace(MEMORY, plugins_disabled=("metrics-prometheus",), metrics_sinks=("none",))
     assert "metrics-prometheus" not in Plugins(config).names()
-    with pytest.raises(ConfigError, match=r"METRICS_SINKS='prometheus'.*choose from: none, statsd"):
+    with pytest.raises(
+        ConfigError, match=r"METRICS_SINKS='prometheus'.*choose from: none, otlp, statsd"
+    ):
         Plugins(replace(config, metrics_sinks=("prometheus",))).metrics_sinks()
 
 

@@ -104,7 +104,7 @@ def test_every_error_about_a_limit_names_a_known_one_and_its_value() -> None:
             limits |= names
             wrong += [f"{path}:{details.lineno}: {name}" for name in names - KNOWN]
     assert wrong == []
-    policies = {"address", "bootstrap", "credentials", "default", "tenant"}
+    policies = {"address", "bootstrap", "credentials", "default", "tenant", "tokens"}
     assert set(FIXED_LIMITS) - policies <= limits
     assert {"TX_MAX_BYTES", "TENANT_MAX_FACTS"} <= limits
 
@@ -148,5 +148,5 @@ def test_every_policy_of_a_rate_limit_is_known() -> None:
         and node.func.id in ("Buckets", "_buckets")
         and isinstance(node.args[0], ast.Constant)
     }
-    assert names == {"address", "bootstrap", "credentials", "default", "tenant"}
+    assert names == {"address", "bootstrap", "credentials", "default", "tenant", "tokens"}
     assert names <= set(FIXED_LIMITS)

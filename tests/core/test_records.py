@@ -6,7 +6,14 @@ from typing import Any, get_args
 
 import pytest
 
-from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
+from kbcore.durable.records import (
+    CHANGES,
+    VERSION,
+    chained_digest,
+    decode_changes,
+    encode_changes,
+    stamp,
+)
 from kbcore.errors import LogCorrupted
 from kbcore.plug.ports import ConflictingFact, Keep
 from kbcore.state.changes import (
@@ -41,6 +48,7 @@ from kbcore.state.changes import (
     RetractPattern,
     RetractRule,
     SetPriority,
+    UseLabels,
 )
 from kbcore.state.episodes.episodes import NewEpisode
 from kbcore.state.episodes.evidence import Evidence
@@ -102,6 +110,14 @@ WRITTEN: list[tuple[Change, str]] = [
     (
         RetractPattern("p", (Variable("x"), "a")),
         '{"op":"retractPattern","a":[{"var":"x"},"a"],"p":"p","positive":null,"s":null}',
+    ),
+    (
+        UseLabels((("team", ("eng", "hr")), ("trust", "web"))),
+        '{"op":"labels","labels":{"team":["eng","hr"],"trust":"web"}}',
+    ),
+    (
+        RestoreFacts((RestoredFact("s", "p", ("a",), STANDING, None, 0.75),)),
+        '{"op":"restore","facts":[{"s":"s","p":"p","a":["a"],"is":{"n":true,"at":1,"from":2,"until":null,"c":0.5,"m":{"k":[1]}},"priority":0.75}]}',
     ),
     (RetractRule("id", "s"), '{"op":"forgetRule","id":"id","s":"s"}'),
     (
@@ -219,11 +235,26 @@ WRITTEN: list[tuple[Change, str]] = [
 ]
 
 
+def _without_salt(payload: bytes) -> bytes:
+    """Return a payload without its salt, which is the last member and differs in each record."""
+    body, salt, rest = payload.partition(b',"salt":"')
+    assert (len(salt), len(rest), rest[-2:]) == (9, 18, b'"}')
+    return body + b"}"
+
+
+def test_records_with_the_same_content_have_different_digests() -> None:
+    payload = encode_changes(ChangeSet("d", "t", ()))
+    records = [stamp(payload, 9) for _ in range(100)]
+    assert len({chained_digest(CHANGES, VERSION, each) for each in records}) == 100
+    assert chained_digest(CHANGES, 13, records[0]) is None
+
+
 @pytest.mark.parametrize(("change", "text"), WRITTEN, ids=lambda value: type(value).__name__)
 def test_a_change_has_the_same_bytes_in_every_version(change: Change, text: str) -> None:
     changes = ChangeSet("d", "t", (change,))
     payload = stamp(encode_changes(changes), 9)
-    assert payload.decode() == f'{{"at":9,"db":"d","tenant":"t","changes":[{text}]}}'
+    body = _without_salt(payload).decode()
+    assert body == f'{{"at":9,"db":"d","tenant":"t","changes":[{text}]}}'
     assert decode_changes(CHANGES, VERSION, payload) == (9, changes)
 
 
@@ -264,7 +295,8 @@ def test_every_kind_of_change_is_tested() -> None:
 def test_transactions_and_requests_are_members_of_the_record() -> None:
     changes = ChangeSet("d", "t", (), transaction="x", request=RequestKey("k", "00"))
     payload = stamp(encode_changes(changes), 9)
-    assert payload == b'{"at":9,"db":"d","tenant":"t","changes":[],"tx":"x","req":["k","00"]}'
+    body = _without_salt(payload)
+    assert body == b'{"at":9,"db":"d","tenant":"t","changes":[],"tx":"x","req":["k","00"]}'
     assert decode_changes(CHANGES, VERSION, payload) == (9, changes)
 
 

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from kbcore.durable.capture import capture
-from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
+from kbcore.durable.records import (
+    CHANGES,
+    VERSION,
+    chained_digest,
+    decode_changes,
+    encode_changes,
+    stamp,
+)
 from kbcore.durable.recovery import recover
 from kbcore.durable.replay import MAX_ROWS
 from kbcore.durable.snapshot import encode
@@ -56,7 +63,8 @@ def one_by_one(log):
         tenant = catalog.place(changes, at, record.seq)
         if tenant is not None:
             with tenant.lock.write():
-                apply(tenant, changes, at, record.seq)
+                digest = chained_digest(record.type, record.version, record.payload)
+                apply(tenant, changes, at, record.seq, chained=digest)
     return catalog
 
 
@@ -76,6 +84,7 @@ def state(catalog, at):
                     tenant.generation,
                     tenant.version - tenant.generation >= 0,
                     tenant.seq,
+                    tenant.chain.state(),
                 )
             )
             for partition, stored in tenant.stored():

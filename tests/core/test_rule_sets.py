@@ -28,6 +28,9 @@ from kbcore.state.changes import ChangeSet, DeployRuleSet, RetractFact
 from kbcore.state.facts import FactRows
 from kbcore.state.rule_sets import MAX_HISTORY_BYTES, MAX_VERSIONS, VersionNote
 from kbplanner.authoring.formatter import format_text
+from kbplanner.syntax import parser
+from kbplanner.syntax.parser import parse_clause
+from kbplanner.syntax.scanner import Token
 from kbtypes.windows import RuleInSet
 
 ACCESS = """@module access.
@@ -51,6 +54,24 @@ def allowed(kb: KnowledgeBase) -> set[str]:
 
 def rule_texts(kb: KnowledgeBase) -> set[str]:
     return {rule.text for rule in kb.rules()}
+
+
+def test_a_next_version_reads_the_rules_that_changed(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb.deploy(ACCESS + "never(?x) :- banned(?x), not can(?x).\n")
+    heads = []
+
+    def counted(tokens: list[Token], *args: Any) -> Any:
+        heads.append(tokens[0].value)
+        return parse_clause(tokens, *args)
+
+    monkeypatch.setattr(parser, "parse_clause", counted)
+    kb.deploy(ACCESS + "only(?x) :- tried(?x).\n", dry_run=True)
+    heads.clear()
+    again = kb.deploy("\n% moved\n" + EDITED + "  never(?x) :- banned(?x), not can(?x).\n")
+    assert set(heads) == {"can", "@"}
+    assert (len(again.changed), again.added, again.removed) == (1, [], [])
 
 
 def test_a_threshold_that_is_deployed_takes_the_place_of_the_old_one(kb: KnowledgeBase) -> None:

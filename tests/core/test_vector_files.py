@@ -10,14 +10,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
+from kbcore.encryption.key_folder import KeyFolder
+from kbcore.encryption.sealer import FileSealer, Sealer
 from kbcore.search.vectors.files import HEADER_BYTES, VectorFile, erased_in
 from kbcore.search.vectors.store import entry_of
 
 ENTRIES = [entry_of(f"text {n}", array("f", [n + 1, -1, 0.5])) for n in range(20)]
 
 
+SEALERS: list[FileSealer | None] = [None]
+
+
+@pytest.fixture(params=["plain", "encrypted"], scope="module", autouse=True)
+def sealer(request, tmp_path_factory) -> None:
+    """Every test runs on plain and on encrypted files."""
+    SEALERS[0] = None
+    if request.param == "encrypted":
+        keys = KeyFolder.need(str(tmp_path_factory.mktemp("keys")), bytes(range(32))).log("0" * 32)
+        log = Sealer(keys)
+        SEALERS[0] = FileSealer(lambda: log, ("database", "tenant"))
+
+
 def file_of(folder, model="model"):
-    return VectorFile(folder / "vectors" / "t.kbv", model, 3)
+    return VectorFile(folder / "vectors" / "t.kbv", model, 3, SEALERS[0])
+
+
+def test_a_plain_file_is_not_read_as_an_encrypted_one_nor_the_other_way(tmp_path, full):
+    other = None if SEALERS[0] else FileSealer(lambda: pytest.fail("not opened"), ("d", "t"))
+    assert VectorFile(full, "model", 3, other).read() == []
+
+
+def test_an_encrypted_file_has_no_bytes_of_its_entries(full):
+    cells = bytes(ENTRIES[3].digest)
+    assert (cells in full.read_bytes()) == (SEALERS[0] is None)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from support.clusters import replacements_of_ports, with_ports
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations" / "cluster.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "grow-past-one-machine.md"
 
 
 def test_the_drill(tmp_path: Path, postgres_url: str) -> None:

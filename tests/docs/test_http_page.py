@@ -12,6 +12,7 @@ from typing import Any
 from support.http import serve_in_memory
 
 from kbserver.openapi.document import routes
+from kbserver.operations import operations
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "http.md"
 CODE = re.compile(r"`([^`\n]+)`")
@@ -46,6 +47,17 @@ def test_the_page_names_every_route_and_no_other() -> None:
     assert sorted(shown - known) == [], "the page names unknown routes"
 
 
+def test_the_page_lists_the_routes_with_views() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    section = text.partition("\n## Views and labels\n")[2].partition("\n## ")[0]
+    listed = named(section.partition("take views and labels:")[2].partition(".\n\n")[0])
+    viewed = (each for each in operations() if each.viewed and each.listed)
+    with serve_in_memory():
+        assert listed == {
+            re.sub(r"<(?:path:)?(\w+)>", r"{\1}", route) for each in viewed for route in each.routes
+        }
+
+
 ROW = {
     "predicate",
     "args",
@@ -58,6 +70,8 @@ ROW = {
     "ttl",
     "confidence",
     "evidence",
+    "labels",
+    "trust",
 }
 """The fields of a row, which the page lists once."""
 

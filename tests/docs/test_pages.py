@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from support.clusters import replacements_of_ports, with_ports
@@ -28,7 +29,17 @@ from kbplanner.syntax.parser import parse_program
 from kbtypes.errors import STATUS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")])
+FOLDERS = (
+    "",
+    "docs/**/",
+    "planner/",
+    "csrc/",
+    "tests/bench/",
+    "kbcore/durable/",
+    "server/kbserver/security/",
+)
+PATTERNS = ["*/README.md", *(f"{folder}*.md" for folder in FOLDERS)]
+PAGES = sorted({page for pattern in PATTERNS for page in ROOT.glob(pattern)})
 CLUSTER = "survive-the-loss-of-a-machine.md"
 KEYED, KEYS = "turn-on-keys.md", {"AUTH_ENABLED": "true", "BOOTSTRAP_TOKEN": "a-long-random-text"}
 """The page whose server asks for keys, and the settings it tells of."""
@@ -123,7 +134,7 @@ def test_examples_import_from_kbcore_only(page):
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "kb")], ids=name)
 def test_rule_examples_are_accepted(page):
     for body in blocks(page, "kb"):
-        check_statements(parse_program(body))
+        check_statements(parse_program(body, labelled=True))
 
 
 def steps(page: Path) -> list[tuple[str, str]]:
@@ -136,7 +147,7 @@ def steps(page: Path) -> list[tuple[str, str]]:
         end = next(i for i, line in enumerate(lines) if not line.endswith("\\")) + 1
         found.append(("\n".join(lines[:end]), "\n".join(lines[end:]).strip()))
     # Port 5000 is that of `flask run`; tests/server/test_hosting.py asks the same.
-    known = r"curl(?!.*:5000)|kbcore|post\b|export\b|REPLICATION_|until curl|kill|echo .*\| kbcore"
+    known = r"curl(?!.*:5000)|kbcore|post\b|export\b|REPLICATION_|openssl|until curl|kill|echo .*\| kbcore"
     return [(command, shown) for command, shown in found if re.match(known, command)]
 
 
@@ -215,34 +226,48 @@ def test_links_lead_somewhere():
 
 
 def test_pages_made_from_the_code_are_current(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script_of_docs("generate", monkeypatch)
     for page, make in module.GENERATED.items():
-        assert (ROOT / "docs" / "reference" / page).read_text(
-            encoding="utf-8"
-        ) == f"{module.NOTE}\n\n{make()}\n", page
+        assert page.read_text(encoding="utf-8") == f"{module.NOTE}\n\n{make()}\n", page
 
 
 def test_every_opcode_is_documented():
     from kbplanner.compile.bytecode import Opcode
     from kbplanner.engine.engine import opcodes
 
-    page = (ROOT / "docs" / "reference" / "bytecode.md").read_text(encoding="utf-8")
+    page = (ROOT / "planner" / "BYTECODE.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(\w+)", page, re.M))
     assert documented == {opcode.name for opcode in Opcode}
     assert dict(enumerate(opcodes())) == {opcode.value: opcode.name for opcode in Opcode}
 
 
-def test_every_page_is_in_the_index():
+def script_of_docs(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return a script of the folder `docs` as a module."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_first_page_leads_into_each_path_and_shows_three_pictures(monkeypatch):
     index = ROOT / "docs" / "index.md"
-    targets = re.findall(r"\]\(([^)#]+)\)", index.read_text(encoding="utf-8"))
-    linked = {(index.parent / target).resolve() for target in targets}
-    pages = {page for page in ROOT.glob("docs/**/*.md") if page != index}
-    assert sorted(name(page) for page in pages - linked) == []
+    text = index.read_text(encoding="utf-8")
+    settings = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    paths = re.findall(r'^  \{ "([^"]+)" = \[$', settings, re.M)
+    assert re.findall(r"^## (.+)$", text, re.M) == [path for path in paths if path != "Look up"]
+    assert len(blocks(index, "python")) == 3
+    pictures = script_of_docs("pictures", monkeypatch)
+    assert re.findall(r"\]\(images/([^)]+)\)", text) == list(pictures.PICTURES)
+
+
+def test_pictures_of_the_first_page_show_what_its_code_returns(monkeypatch):
+    pictures = script_of_docs("pictures", monkeypatch)
+    names = pictures.run_page()
+    for picture, draw in pictures.PICTURES.items():
+        assert (ROOT / "docs" / "images" / picture).read_text(encoding="utf-8") == draw(names)
 
 
 def test_every_method_of_a_knowledge_base_is_documented():

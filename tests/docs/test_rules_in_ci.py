@@ -17,7 +17,8 @@ from support.commands import kbcore
 from support.servers import Server
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "rules-in-ci.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "deploy-rules.md").read_text(encoding="utf-8")
+PAGE = PAGE.partition("\n## Rules from a pull request to production\n")[2]
 ACTION = yaml.safe_load((ROOT / "deploy" / "github-action" / "action.yml").read_text())
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 RULES = "@module access.\n\nmay_enter(?who) :- level(?who, ?level), ?level >= 3.\n"

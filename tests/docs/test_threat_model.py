@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "operations" / "threat-model.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "server/kbserver/security/THREAT_MODEL.md").read_text(encoding="utf-8")
 ATTACKERS = PAGE.partition("\n## Where text is kept\n")[0]
 
 

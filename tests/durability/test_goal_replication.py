@@ -63,3 +63,23 @@ def test_a_goal_that_the_leader_ends_ends_on_the_follower(tmp_path: Path) -> Non
             catch_up(follower)
             assert there.standing_goals() == []
             assert goal.ended is not None
+
+
+def test_a_promoted_follower_shows_a_goal_what_its_view_admits(tmp_path: Path) -> None:
+    eng, hr = {"team": ["eng"]}, {"team": ["hr"]}
+    with node(tmp_path / "leader") as leader:
+        kb = leader.open()
+        kb.teach("@groups team: hr, eng.")
+        first = kb.viewed(eng).kb.subscribe_goal(GOAL, id="g", keep=DurableSubscription())
+        kb.viewed(labels=hr).tell("p(zebra)")
+        with following(tmp_path / "follower", Link(leader)) as follower:
+            catch_up(follower)
+            there = follower.open()
+            kb.viewed(labels=eng).tell("p(1)")
+            catch_up(follower)
+            follower.replication.promote(force=True)
+            there.viewed(labels=hr).tell("p(zebra2)")
+            there.viewed(labels=eng).tell("p(2)")
+            assert there.kb.standing_goals() == []
+            later = there.viewed(eng).kb.goal_changes("g", first.event_id)
+            assert appeared(later) == ["1", "2"]

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 
 import pytest
 from support.faulty_files import FaultyFiles
-from support.log_model import Books, calls_of_a_clean_run
+from support.log_model import Books, calls_of_a_clean_run, encrypted_logs
 
-CALLS = calls_of_a_clean_run()
+
+@pytest.fixture(scope="module", params=["plain", "encrypted"], autouse=True)
+def calls(request, tmp_path_factory):
+    """The number of file calls of a run; every test runs on plain and on encrypted logs."""
+    encrypted = request.param == "encrypted"
+    folder = tmp_path_factory.mktemp("keys")
+    with encrypted_logs(folder) if encrypted else nullcontext():
+        yield calls_of_a_clean_run()
 
 
 def faulty_run(at, fault, *, sticky=False):
@@ -19,8 +27,8 @@ def faulty_run(at, fault, *, sticky=False):
 
 
 @pytest.mark.parametrize("fault", ["ENOSPC", "EDQUOT", "EIO", "short", "EINTR"])
-def test_one_call_fails(fault) -> None:
-    for at in range(1, CALLS + 1):
+def test_one_call_fails(fault, calls) -> None:
+    for at in range(1, calls + 1):
         files, books = faulty_run(at, fault)
         if fault == "EINTR":
             assert books.acknowledged == len(books.accepted), files.trace[at - 1]
@@ -35,27 +43,27 @@ def test_one_call_fails(fault) -> None:
 
 
 @pytest.mark.parametrize("fault", ["ENOSPC", "EIO"])
-def test_all_calls_fail_from_one_on(fault) -> None:
-    for at in range(1, CALLS + 1, 2):
+def test_all_calls_fail_from_one_on(fault, calls) -> None:
+    for at in range(1, calls + 1, 2):
         files, books = faulty_run(at, fault, sticky=True)
         books.check(files.killed())
 
 
 @pytest.mark.parametrize("fault", ["ENOSPC", "EIO", "short"])
-def test_one_call_fails_before_a_power_loss(fault) -> None:
-    for at in range(1, CALLS + 1):
+def test_one_call_fails_before_a_power_loss(fault, calls) -> None:
+    for at in range(1, calls + 1):
         files, books = faulty_run(at, fault)
         books.check(files.power_cut(random.Random(at)))
 
 
-def test_a_kill_between_any_two_calls() -> None:
-    for at in range(1, CALLS + 1):
+def test_a_kill_between_any_two_calls(calls) -> None:
+    for at in range(1, calls + 1):
         files, books = faulty_run(at, "crash")
         books.check(files.killed())
 
 
 @pytest.mark.parametrize("mode", ["dropped", "kept", "torn"])
-def test_a_power_loss_between_any_two_calls(mode) -> None:
-    for at in range(1, CALLS + 1):
+def test_a_power_loss_between_any_two_calls(mode, calls) -> None:
+    for at in range(1, calls + 1):
         files, books = faulty_run(at, "crash")
         books.check(files.power_cut(random.Random(at), mode))

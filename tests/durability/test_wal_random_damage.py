@@ -10,12 +10,28 @@ off.
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 
 import pytest
 from support.faulty_files import FaultyFiles
-from support.log_model import Books, open_wal
+from support.log_model import Books, encrypted_logs, open_wal
 
 from kbcore.errors import ConfigError, LogCorrupted
+from kbplugins.storage_wal.frame import HEADER_BYTES
+
+SEALED_BYTES = 51
+"""Bytes that encryption adds to a record: head, tag, and its type and version."""
+
+OVERHEAD = [HEADER_BYTES]
+
+
+@pytest.fixture(params=["plain", "encrypted"], autouse=True)
+def encryption(request, tmp_path):
+    """Every test runs on plain and on encrypted logs."""
+    encrypted = request.param == "encrypted"
+    OVERHEAD[0] = HEADER_BYTES + (SEALED_BYTES if encrypted else 0)
+    with encrypted_logs(tmp_path) if encrypted else nullcontext():
+        yield
 
 
 def folder(seed, *, clean):
@@ -61,7 +77,7 @@ def judge(seed):
     rng = random.Random(seed)
     clean = rng.random() < 0.5
     files, books, last = folder(seed % 200, clean=clean)
-    what = damage(files, rng, 32 + len(books.accepted[-1][2]))
+    what = damage(files, rng, OVERHEAD[0] + len(books.accepted[-1][2]))
     try:
         store = open_wal(files)
     except (LogCorrupted, ConfigError):

@@ -120,7 +120,7 @@ def test_null_arguments_are_misuse():
         lib.kb_total_add(engine, rel[0], null, 0, wide, 1, ffi.new("kb_total *")),
         lib.kb_total_add(engine, rel[0], ffi.new("kb_sym[1]"), 1, wide, 1, ffi.new("kb_total *")),
         lib.kb_total_add(engine, rel[0], ffi.new("kb_sym[1]"), 0, wide, 0, ffi.new("kb_total *")),
-        lib.kb_distinct(engine, rel[0], 1, null), lib.kb_attribute_set(engine, rel[0], 8, null, null, 0),
+        lib.kb_distinct(engine, rel[0], 1, null), lib.kb_attribute_set(engine, rel[0], 9, null, null, 0),
         lib.kb_attribute_get(engine, rel[0], 0, null, 1, null), lib.kb_attribute_fill(engine, rel[0], 0, 0, 1, 0),
         lib.kb_plan_load(null, 0, null, null), lib.kb_opcode(0, null, null), lib.kb_opcode(99, null, null),
         lib.kb_run_open(engine, null, null, 0, null, 0, null, null), lib.kb_run_seed(null, null, 0),

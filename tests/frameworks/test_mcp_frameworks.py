@@ -30,11 +30,11 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield url
 
 
-def program(page: str) -> dict[str, Any]:
-    """Run the program of a page and return its names."""
-    text = (HOW_TO / f"{page}.md").read_text("utf-8")
+def program(framework: str) -> dict[str, Any]:
+    """Run the program of a framework on the page about frameworks, and return its names."""
+    text = (HOW_TO / "use-agent-frameworks.md").read_text("utf-8")
     names: dict[str, Any] = {}
-    exec(re.search(r"```agents\n(.*?)```", text, re.DOTALL)[1], names)
+    exec(re.search(rf"```{framework}\n(.*?)```", text, re.DOTALL)[1], names)
     return names
 
 
@@ -49,7 +49,7 @@ def test_an_autogen_agent_asks(server):
     from autogen_ext.models.replay import ReplayChatCompletionClient
 
     tell(server, "team")
-    names = program("use-autogen")
+    names = program("autogen")
     usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
     call = FunctionCall(id="c1", name="ask", arguments='{"text": "likes(ann, ?what)"}')
     info = ModelInfo(
@@ -73,7 +73,7 @@ def test_a_crewai_agent_has_the_tools(server, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     tell(server, "crew")
-    agent = program("use-crewai")["analyst"]
+    agent = program("crewai")["analyst"]
     tools = {tool.name.rsplit("_", 1)[-1]: tool for tool in agent.get_mcp_tools(agent.mcps)}
     assert {"ask", "tell", "context"} < tools.keys()
     assert '"args":["ann","tea"]' in tools["ask"].run(**GOAL)

@@ -29,8 +29,8 @@ from support.changed import (
 
 TOX = ConfigParser(interpolation=None)
 TOX.read(ROOT / "tox.ini", encoding="utf-8")
-ENVIRONMENTS_BY_NAME = {"audit", "bench", "frameworks", "fuzz", "slow"}
-"""Environments that only run when named."""
+ENVIRONMENTS_BY_NAME = {".pkg", "audit", "bench", "frameworks", "fuzz", "slow"}
+"""Environments that only run when named; `.pkg` builds the wheel for the others."""
 
 FOLDERS_BY_NAME = {"bench", "frameworks", "fuzz"}
 """Folders of tests that only environments outside CI run."""

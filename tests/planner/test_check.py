@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kbplanner.errors import InvalidInput, RuleSyntaxError, UnsafeRule
 from kbplanner.ir.terms import ANONYMOUS, Aggregate, Atom, Literal, Rule, Variable
@@ -252,3 +254,18 @@ def test_edit_distance() -> None:
     assert edit_distance("salary_of", "slaary_of") == 1
     assert nearest_name("ab", ["ac", "abc"]) is None
     assert nearest_name("colour", ["color", "colours"]) == "color"
+    assert nearest_name("parent", ["apernt", "pernat", "aprent"]) == "aprent"
+
+
+@given(st.text("abc", max_size=7), st.text("abc", max_size=7), st.integers(0, 2))
+def test_a_maximum_distance_changes_only_what_is_above_it(name: str, other: str, most: int) -> None:
+    distance, bounded = edit_distance(name, other), edit_distance(name, other, most)
+    assert bounded == distance if distance <= most else bounded > most
+
+
+@given(st.text("abcde", min_size=3, max_size=8), st.lists(st.text("abcde", max_size=8)))
+def test_the_nearest_name_is_that_of_all_distances(name: str, others: list[str]) -> None:
+    near = [(edit_distance(name, each), each) for each in others]
+    best = min(near, default=None)
+    expected = best[1] if best and best[0] <= min(2, len(name) // 3) else None
+    assert nearest_name(name, others) == expected

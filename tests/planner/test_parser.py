@@ -36,6 +36,7 @@ from kbplanner.syntax.parser import (
     parse_program,
     parse_rule,
     parse_stream,
+    parse_valid,
 )
 from kbplanner.syntax.plain_goals import plain_goal
 from kbplanner.syntax.printer import print_row
@@ -256,6 +257,29 @@ def test_a_goal_that_was_read_before_is_read_with_the_limits_of_the_call():
                 parse_body(text + " q")
 
 
+RULES = [
+    "p(?x) :- q(?x), not r(?x, _).",
+    "@named: p(?x, count(?y)) :-\n    q(?x, ?y),\n  ?x > 3 [confidence=0.5].",
+    "~p(?x) :- 'a b'(?x, 'c d').",
+    "p(é, ?x) :- q(?x) .",
+]
+
+
+@given(
+    st.lists(st.sampled_from([*RULES, "p(a).", "% a comment\n", "\n", "  ", "r(b) [ttl=5].", ")"])),
+    st.sampled_from(RULES),
+)
+def test_rules_that_are_known_are_as_if_they_were_read(parts: list[str], other: str) -> None:
+    text = " ".join(parts)
+    before = parse_program("\n" + other)
+    known = {each.text: each for each in before if isinstance(each, RuleStatement)}
+    assert len(known) == 1
+    read, again = (
+        parse_valid(text, max_errors=10, known=known if again else None) for again in (False, True)
+    )
+    assert read == again
+
+
 def test_atoms() -> None:
     assert parse_atom("p(?x, _)") == Atom("p", (X, ANONYMOUS))
     assert parse_atom("~p(a).") == parse_atom("not p(a)") == Atom("p", ("a",), False)
@@ -331,6 +355,19 @@ constants = st.one_of(
 blanks = st.sampled_from(["", " ", "\n", "\t", " % c\n", "/* . */"])
 
 
+numbers = st.sampled_from(["0", "1", "0.5", "1.0", "1.5", "-1", "007", "1e0", "9" * 16, "9" * 17])
+keys = st.sampled_from(["confidence", "ttl", "scope", "validFrom", "validUntil", "metadata", "x"])
+notes = st.tuples(keys, blanks, blanks, numbers | constants | st.just("(a, b)")).map(
+    lambda parts: "{}{}={}{}".format(*parts)
+)
+
+
+@st.composite
+def annotation_texts(draw: st.DrawFn) -> str:
+    joined = f"{draw(blanks)},".join(draw(st.lists(notes, min_size=1, max_size=3)))
+    return f"[{draw(blanks)}{joined}{draw(blanks)}]{draw(blanks)}"
+
+
 @st.composite
 def fact_texts(draw: st.DrawFn) -> str:
     args = draw(st.lists(constants, max_size=4))
@@ -338,9 +375,10 @@ def fact_texts(draw: st.DrawFn) -> str:
         (f"{draw(blanks)},{draw(blanks)}" if at else "") + arg for at, arg in enumerate(args)
     )
     name = draw(plain_words | st.just("p"))
-    return (
-        f"{draw(blanks)}{name}({draw(blanks)}{joined}{draw(blanks)}){draw(blanks)}.{draw(blanks)}"
-    )
+    sign = draw(st.sampled_from(["", "~", "~ "]))
+    noted = draw(st.just("") | annotation_texts())
+    atom = f"{sign}{name}({draw(blanks)}{joined}{draw(blanks)})"
+    return f"{draw(blanks)}{atom}{draw(blanks)}{noted}.{draw(blanks)}"
 
 
 class Exact(StatementReader):
@@ -361,6 +399,24 @@ def outcome(
 @given(st.lists(fact_texts(), min_size=1, max_size=4).map("".join))
 @examples(400)
 def test_the_fast_path_and_the_grammar_agree(text: str) -> None:
+    assert outcome(StatementReader, text) == outcome(Exact, text)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "confidence=0.25",
+        "scope=s, ttl=5",
+        "scope='a b'",
+        'validFrom="2026-01-01", validUntil=9',
+        "confidence=1.0, confidence=1",
+        "scope=not",
+        "ttl=0",
+        "ttl=x",
+    ],
+)
+def test_the_fast_path_and_the_grammar_agree_on_notes(note: str) -> None:
+    text = f"~f(a, 'b') [{note}]. f(b)[{note}]."
     assert outcome(StatementReader, text) == outcome(Exact, text)
 
 

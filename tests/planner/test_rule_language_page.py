@@ -28,7 +28,7 @@ def blocks(tag: str) -> list[str]:
 
 @pytest.mark.parametrize("text", blocks("kb"), ids=[text.split("\n")[0] for text in blocks("kb")])
 def test_examples_load(text: str) -> None:
-    statements = parse_program(text)
+    statements = parse_program(text, labelled=True)
     assert statements
     assert check_statements(statements) == []
 

@@ -10,8 +10,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from support.encryption import encrypted
 from support.postgres import OwnServer, psycopg, schema
 
 from kbcore.config import Config
@@ -63,6 +65,15 @@ class TestPostgres(LogStoreConformance):
 
     def make_store(self, config: Config) -> LogStore:
         return PostgresStore(config)
+
+
+class TestPostgresEncrypted(TestPostgres):
+    @pytest.fixture
+    def config(self, postgres_url: str, tmp_path: Path) -> Config:
+        return replace(config_of(postgres_url), storage_dir=str(tmp_path / "data"))
+
+    def make_store(self, config: Config) -> LogStore:
+        return encrypted(PostgresStore, config)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from support.encryption import encrypted
 
 from kbcore.config import Config
 from kbcore.errors import ConfigError, StorageBusy, StorageFull
@@ -29,6 +30,18 @@ class TestSqliteFaults(LogStoreFaultConformance):
 
     def make_store(self, config: Config) -> LogStore:
         return SqliteStore(config)
+
+
+class TestSqliteEncrypted(LogStoreConformance):
+    def make_store(self, config: Config) -> LogStore:
+        return encrypted(SqliteStore, config)
+
+
+class TestSqliteEncryptedFaults(LogStoreFaultConformance):
+    syncs_unseen = "SQLite calls the system itself; tests/durability covers it"
+
+    def make_store(self, config: Config) -> LogStore:
+        return encrypted(SqliteStore, config)
 
 
 class TestSqliteInterval(LogStoreConformance):

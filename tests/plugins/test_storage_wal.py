@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from support.encryption import encrypted
 
 from kbcore.config import Config
 from kbcore.errors import StorageBusy
@@ -24,6 +25,16 @@ class TestWal(LogStoreConformance):
 class TestWalFaults(LogStoreFaultConformance):
     def make_store(self, config: Config) -> LogStore:
         return WalStore(config)
+
+
+class TestWalEncrypted(LogStoreConformance):
+    def make_store(self, config: Config) -> LogStore:
+        return encrypted(WalStore, config)
+
+
+class TestWalEncryptedFaults(LogStoreFaultConformance):
+    def make_store(self, config: Config) -> LogStore:
+        return encrypted(WalStore, config)
 
 
 class TestWalInterval(LogStoreConformance):

@@ -23,6 +23,9 @@ START_ROWS = 4300
 VARIABLES = "xyzw"
 BASE = ("many", "edge")
 DERIVED = ("p", "q")
+RING = ("p", "q", *(f"p{number}" for number in range(2, 10)))
+"""Relations of a component with more rectangles than most."""
+
 PAIR_GUARDS = ("not edge(?{0}, ?{1})", "?{0} != ?{1}")
 """Tests of both variables of the head."""
 
@@ -57,9 +60,9 @@ class Clause:
 
 
 @st.composite
-def clauses(draw):
+def clauses(draw, derived=DERIVED):
     """A copy, or a join of two or three relations, each with its columns in any order."""
-    relations = st.sampled_from(BASE + DERIVED)
+    relations = st.sampled_from(BASE + derived)
     count = draw(st.sampled_from([1, 2, 2, 2, 3, 3]))
     links = list(pairwise(VARIABLES))[:count]
     body = [(draw(relations), *draw(st.permutations(link))) for link in links]
@@ -67,7 +70,7 @@ def clauses(draw):
     variables = sorted({variable for _, *args in body for variable in args})
     guard = st.tuples(st.integers(0, len(GUARDS) - 1), st.sampled_from(variables))
     guards = draw(st.lists(guard, max_size=1 if draw(st.booleans()) else 2, unique=True))
-    head = (draw(st.sampled_from(DERIVED)), *draw(st.permutations(ends)))
+    head = (draw(st.sampled_from(derived)), *draw(st.permutations(ends)))
     pair_guard = draw(st.sampled_from(["", "", *PAIR_GUARDS]))
     both = draw(st.none() | st.tuples(relations, st.booleans()))
     return Clause(head, tuple(body), tuple(guards), pair_guard, both)
@@ -193,9 +196,9 @@ def wide_conclusions(clause, relations, triples):
     return {clause.head: columns}
 
 
-def least_model(program, base, marked, triples):
+def least_model(program, base, marked, triples, derived=DERIVED):
     """Return the relations of pairs by name, and those of `t` by label."""
-    relations = {**base, **{name: [0] * SIZE for name in (*DERIVED, *LABELS)}}
+    relations = {**base, **{name: [0] * SIZE for name in (*derived, *LABELS)}}
     relations["p"] = list(base["many"])
     for x, y, z in triples:
         relations[LABELS[y % len(LABELS)]][x] |= 1 << z
@@ -324,3 +327,21 @@ def test_dense_recursion_has_its_least_model(program, seed):
 )
 def test_rules_of_any_form_beside_rows_of_bits_have_their_least_model(pairwise, wide, seed):
     check_history([*pairwise, *wide], seed, 60)
+
+
+@examples(20)
+@given(st.lists(clauses(RING), min_size=1, max_size=3), st.integers(0, 1 << 32))
+def test_many_relations_of_one_component_have_their_least_model(program, seed):
+    ring = [
+        Clause((head, "x", "y"), ((name, "x", "y"),), ((1, "x"),) if head == "p5" else (), "")
+        for name, head in zip(RING, (*RING[1:], RING[0]), strict=True)
+    ]
+    program = [*ring, *program]
+    with open_kb() as kb:
+        world = World(kb, random.Random(seed), [])
+        rules = ["p(?x, ?y) :- many(?x, ?y).", *(clause.text for clause in program)]
+        kb.teach("\n".join(rules))
+        base = {name: to_rows(pairs) for name, pairs in world.facts.items()}
+        model = least_model(program, base, world.marked, [], RING)
+        for name in RING:
+            assert set(kb.ask(f"{name}(?x, ?y)")) == pairs_of(model[name])

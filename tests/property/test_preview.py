@@ -75,10 +75,33 @@ def state_of(node):
     st.data(),
 )
 def test_a_preview_is_the_difference_of_the_models(rules, facts, data):
-    split = data.draw(st.integers(0, len(rules)))
+    check(rules, facts, data.draw(st.integers(0, len(rules))), data)
+
+
+@examples(200)
+@given(
+    st.lists(
+        st.one_of(programs.rules(), programs.rules(), st.sampled_from(FORMS)),
+        min_size=1,
+        max_size=5,
+        unique=True,
+    ),
+    st.lists(programs.facts(), min_size=1, max_size=12, unique=True),
+    st.data(),
+)
+def test_a_preview_of_facts_is_found_from_the_changes(rules, facts, data):
+    check(rules, facts, len(rules), data)
+
+
+def check(rules, facts, split, data):
+    """Compare a preview with the difference of the models; of the rules, the first `split` are
+    there before.
+    """
     fact_split = data.draw(st.integers(0, len(facts)))
-    dropped_rules = data.draw(st.lists(st.sampled_from(rules[:split] or rules), unique=True))
-    dropped_rules = [rule for rule in dropped_rules if rule in rules[:split]]
+    dropped_rules = []
+    if split < len(rules):
+        dropped_rules = data.draw(st.lists(st.sampled_from(rules[:split] or rules), unique=True))
+        dropped_rules = [rule for rule in dropped_rules if rule in rules[:split]]
     dropped = [fact for fact in facts[:fact_split] if data.draw(st.integers(0, 2)) == 0]
     rules_before, rules_after = rules[:split], [r for r in rules if r not in dropped_rules]
     facts_before, facts_after = facts[:fact_split], [f for f in facts if f not in dropped]

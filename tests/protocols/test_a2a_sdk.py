@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,16 @@ from support.servers import Server
 pytest.importorskip("a2a", reason="the official SDK is not installed; tox -e full has it")
 
 import httpx
+import jwt
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.compat.v0_3.types import AgentCard as OlderCard
 from a2a.types import Message, Part, Role, SendMessageRequest
 from a2a.types.a2a_pb2 import AgentCard, GetTaskRequest
 from a2a.utils.errors import TaskNotFoundError
+from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from google.protobuf.json_format import MessageToDict, ParseDict
+
+from kbcore.encryption.master_key import create_key
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -77,3 +82,20 @@ def test_messages(url: str, path: str, version: str) -> None:
                 await client.get_task(GetTaskRequest(id="t"))
 
     asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_the_card_has_a_signature_that_the_sdk_verifies(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    create_key(str(tmp_path / "key"))
+    with Server(tmp_path / "data", RECEIPT_KEY_FILE=str(tmp_path / "key")) as server:
+        url = f"http://{server.address[0]}:{server.address[1]}"
+        card = httpx.get(url + PATHS[0]).json()
+        keys = httpx.get(f"{url}/.well-known/kbcore-receipt-key").json()["keys"]
+    for key in ("url", "protocolVersion", "preferredTransport"):
+        del card[key]
+    known = {each["kid"]: jwt.PyJWK.from_dict(each) for each in keys}
+    verify = create_signature_verifier(lambda kid, jku: known[str(kid)], ["EdDSA"])
+    verify(ParseDict(card, AgentCard()))
+    card["name"] = "another"
+    with pytest.raises(InvalidSignaturesError):
+        verify(ParseDict(card, AgentCard()))

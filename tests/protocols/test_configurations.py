@@ -33,7 +33,7 @@ else:
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
-PAGES = ("connect-an-mcp-client", "connect-coding-agents")
+PAGES = ("connect-an-mcp-client",)
 LOCAL = "http://localhost:9300"
 
 

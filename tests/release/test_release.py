@@ -18,6 +18,7 @@ import pytest
 import tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
+HOST = "manylinux_2_28_x86_64"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 
 
@@ -34,18 +35,19 @@ def kbcore(dist: Path) -> Path:
     return Path(os.environ["KB_RELEASE_ENVIRONMENT"], "bin", "kbcore")
 
 
-@pytest.fixture(scope="module")
-def release():
+@pytest.fixture
+def release(monkeypatch: pytest.MonkeyPatch):
     spec = importlib.util.spec_from_file_location("release", ROOT / "deploy" / "release.py")
     assert spec is not None
     assert spec.loader is not None
+    monkeypatch.syspath_prepend(ROOT / "deploy")  # it imports modules of its folder
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def wheel_of(dist: Path, name: str) -> zipfile.ZipFile:
-    (path,) = dist.glob(f"{name}-{VERSION}-*.whl")
+    (path,) = dist.glob(f"{name}-{VERSION}-*{'none-any' if 'client' in name else HOST}.whl")
     return zipfile.ZipFile(path)
 
 
@@ -54,7 +56,7 @@ def test_the_files_and_their_checksums(dist: Path) -> None:
         reversed(line.split("  ")) for line in (dist / "SHA256SUMS").read_text().splitlines()
     )
     assert sorted(sums) == sorted(path.name for path in dist.iterdir() if path.name != "SHA256SUMS")
-    assert len(sums) == 5
+    assert len(sums) == 10
     for name, digest in sums.items():
         assert hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest
 
@@ -81,12 +83,58 @@ def test_the_engine_is_for_every_python(dist: Path) -> None:
         names = wheel.namelist()
         tags = wheel.read(f"kbcore-{VERSION}.dist-info/WHEEL").decode()
         engine = wheel.read("kbplanner/_engine.abi3.so")
-    assert re.search(r"^Tag: cp310-abi3-manylinux_2_\d+_", tags, re.M)
+    assert re.search(rf"^Tag: cp310-abi3-{HOST}$", tags, re.M)
     libraries = sorted(name for name in names if name.endswith(".so"))
     assert libraries == [f"kbplanner/_{name}.abi3.so" for name in ("answers", "engine", "proofs")]
     assert b"kbcore-release-" not in engine  # the folder of the build
     assert "kbserver/console/index.html" in names
     assert "kbplanner/syntax/grammar.lark" in names
+
+
+def test_wheels_differ_in_their_libraries_alone(dist: Path, release) -> None:
+    """The other platforms get the Python files that the tests of this one have run."""
+    contents = {}
+    for target in release.wheels.TARGETS.values():
+        (path,) = dist.glob(f"kbcore-{VERSION}-cp310-abi3-{target.tag}.whl")
+        with zipfile.ZipFile(path) as wheel:
+            contents[target.tag] = {
+                name: wheel.read(name)
+                for name in wheel.namelist()
+                if not name.endswith((".so", "dist-info/WHEEL", "dist-info/RECORD"))
+            }
+    assert len(contents) == 6
+    for tag, content in contents.items():
+        assert content == contents[HOST], tag
+
+
+def test_a_wheel_with_the_name_of_another_platform_is_refused(
+    dist: Path, release, tmp_path: Path
+) -> None:
+    wheels = release.wheels
+    names = list(wheels.TARGETS)
+    for name, other in zip(names, names[1:] + names[:1], strict=True):
+        (path,) = dist.glob(f"*-{wheels.TARGETS[name].tag}.whl")
+        renamed = tmp_path / path.name.replace(wheels.TARGETS[name].tag, wheels.TARGETS[other].tag)
+        shutil.copy(path, renamed)
+        with pytest.raises(wheels.WheelError, match=r"_answers\.abi3\.so: it "):
+            wheels.check_wheel(renamed, other)
+
+
+def test_libraries_that_need_more_than_their_name_says(dist: Path, release) -> None:
+    problems_of = release.wheels.binaries.problems_of
+
+    def library(tag: str) -> bytes:
+        (path,) = dist.glob(f"*-{tag}.whl")
+        with zipfile.ZipFile(path) as wheel:
+            return wheel.read("kbplanner/_engine.abi3.so")
+
+    assert problems_of(library("manylinux_2_28_aarch64"), "manylinux_2_16_aarch64") == [
+        "it needs GLIBC_2.17"
+    ]
+    assert problems_of(library("macosx_11_0_arm64"), "macosx_10_15_arm64") == [
+        "it needs macOS 11.0"
+    ]
+    assert problems_of(library("musllinux_1_2_x86_64"), HOST) == ["it loads libc.so"]
 
 
 def test_the_source_archive_has_what_tests_and_pages_need(dist: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from flask import Blueprint
 from pluggy import HookimplMarker
 from support.http import serve_in_memory
+from support.issuer import Issuer
 from support.nodes import Nodes
 from support.permission_matrix import (
     DOCUMENTED,
@@ -39,6 +40,7 @@ from support.servers import Server
 from support.workers import SHARDS, children, holders, paused, tenants_of, until
 
 from kbcore.config import Config
+from kbcore.encryption.master_key import create_key
 from kbcore.node.api_keys import KeyWanted
 from kbcore.node.opening import open_runtime
 from kbserver import create_app, operations
@@ -61,22 +63,47 @@ class Shape:
     entries: list[Entry]
 
 
+def settings_with(issuer) -> dict[str, str]:
+    return {**SETTINGS, "OAUTH_ISSUER": issuer.url, "PUBLIC_URL": "https://kb.example"}
+
+
+def receipt_key(folder) -> str:
+    """Return the path of a new key for receipts."""
+    path = str(folder / "receipt.key")
+    create_key(path)
+    return path
+
+
 @contextmanager
 def one_process(folder) -> Iterator[Shape]:
     with (
+        Issuer() as issuer,
         Server(
-            folder / "data", log=folder / "log", REPLICATION_MODE="LEADER", **SETTINGS
+            folder / "data",
+            log=folder / "log",
+            REPLICATION_MODE="LEADER",
+            RECEIPT_KEY_FILE=receipt_key(folder),
+            **settings_with(issuer),
         ) as server,
         Entry(direct(server.address)) as root,
         Entry(direct(server.address)) as entry,
     ):
-        yield Shape(Subject(root, "a", "b"), [entry])
+        yield Shape(Subject(root, "a", "b", issuer), [entry])
 
 
 @contextmanager
 def two_workers(folder) -> Iterator[Shape]:
-    settings = {"STORAGE_SHARDS": str(SHARDS), **SETTINGS}
-    with Server(folder / "data", "--workers", "2", log=folder / "log", **settings) as server:
+    with (
+        Issuer() as issuer,
+        Server(
+            folder / "data",
+            "--workers",
+            "2",
+            log=folder / "log",
+            STORAGE_SHARDS=str(SHARDS),
+            **settings_with(issuer),
+        ) as server,
+    ):
         pids = until(lambda: len(children(server)) == 2 and children(server), "two workers")
 
         def worker(index: int) -> Entry:
@@ -88,7 +115,7 @@ def two_workers(folder) -> Iterator[Shape]:
 
         tenant, other = tenants_of(0, 2)
         with Entry(direct(server.address)) as root, worker(0) as owner, worker(1) as passing:
-            yield Shape(Subject(root, tenant, other), [owner, passing])
+            yield Shape(Subject(root, tenant, other, issuer), [owner, passing])
             for index, entry in enumerate((owner, passing)):
                 entry.send("GET", "/health", {})
                 assert holders(server, entry.port) == [index], "a connection went to another worker"
@@ -97,13 +124,16 @@ def two_workers(folder) -> Iterator[Shape]:
 @contextmanager
 def two_nodes(folder, url) -> Iterator[Shape]:
     # A slow machine must not lose its shards while the matrix runs.
-    with Nodes(folder, url, 2, CLUSTER_TTL_MS="10000", **SETTINGS) as nodes:
+    with (
+        Issuer() as issuer,
+        Nodes(folder, url, 2, CLUSTER_TTL_MS="10000", **settings_with(issuer)) as nodes,
+    ):
         nodes.headers = bearer(ROOT_KEY)
         nodes.settled(seconds=180)
         tenant, other = nodes.tenants_of(0, 2)
         first, second = (direct(node.address) for node in nodes.nodes)
         with Entry(first) as root, Entry(first) as owner, Entry(second) as passing:
-            subject = Subject(root, tenant, other)
+            subject = Subject(root, tenant, other, issuer)
             yield Shape(subject, [owner, passing])
 
 

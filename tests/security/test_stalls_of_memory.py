@@ -61,6 +61,22 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
         "/memory/context",
         {"query": QUESTION, "asker": "user", "maxFacts": 1000},
     ),
+    "search with a long question": (
+        "facts",
+        "/memory/context",
+        {"query": "Which b has the " + "color of " * 7000, "maxFacts": 10},
+    ),
+    "search with a long word": (
+        "facts",
+        "/memory/context",
+        {"query": "Which b has " + "-".join(["color"] * 10_000), "maxFacts": 10},
+    ),
+    "find goals": ("facts", "/goals/suggest", {"question": "Who has b as p of p?"}),
+    "find goals in a long question": (
+        "facts",
+        "/goals/suggest",
+        {"question": " ".join(f"a{number}" for number in range(60)) + " p p p"},
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -331,3 +332,25 @@ def test_hosts_that_are_not_known_are_warnings() -> None:
 def test_a_key_that_has_no_effect_is_a_warning() -> None:
     done = check(API_KEY="k" * 20, AUTH_ENABLED="true")
     assert "WARNING: API_KEY has no effect beside AUTH_ENABLED=true" in done.stderr
+
+
+def test_settings_of_tokens_that_do_not_fit_are_reported() -> None:
+    issuer = {"OAUTH_ISSUER": "https://127.0.0.1/realm", "HOST": "0.0.0.0", "REQUIRE_KEYS": "true"}
+    done = check(**issuer)
+    assert done.exit_code == 78
+    assert "ERROR: OAUTH_ISSUER needs PUBLIC_URL" in done.stderr
+    done = check(**issuer, PUBLIC_URL="http://kb.example")
+    assert done.exit_code == 0
+    assert "WARNING: PUBLIC_URL is http: access tokens are sent unencrypted" in done.stderr
+    assert "authentication is off" not in done.stderr
+    assert check(OAUTH_ISSUER="http://id.example").exit_code == 78
+    done = check(OAUTH_AUDIENCE="x")
+    assert "OAUTH_AUDIENCE and OAUTH_TENANT_CLAIM have no effect" in done.stderr
+
+
+def test_a_missing_library_for_tokens_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    settings = {"OAUTH_ISSUER": "https://127.0.0.1", "PUBLIC_URL": "https://127.0.0.1"}
+    done = check(**settings)
+    assert done.exit_code == 78
+    assert "ERROR: OAUTH_ISSUER needs the package jwt: pip install 'kbcore[oauth]'" in done.stderr

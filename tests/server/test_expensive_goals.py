@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.certificates import Authority, served_with
 from support.servers import Server
 
 PAIRS = "pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _)."
@@ -34,6 +36,14 @@ RULES = "\n".join(
     ]
 )
 NODES = 2300  # a closure of more than five million pairs
+
+wires = pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+
+
+def wire(folder: Path, is_tls: bool) -> dict[str, Any]:
+    """The options of a server, with a certificate if it is to have one."""
+    return served_with(Authority(folder)) if is_tls else {}
+
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -111,13 +121,17 @@ def test_expensive_goals_end_at_their_limit_while_others_are_served(
         connection.close()
 
 
-def test_endless_goals_do_not_block_others_and_end_on_disconnect(tmp_path: Path) -> None:
+@wires
+def test_endless_goals_do_not_block_others_and_end_on_disconnect(
+    tmp_path: Path, is_tls: bool
+) -> None:
     """Six goals that would take hours, two of them queued: other requests are served."""
     with Server(
         tmp_path / "data",
         log=tmp_path / "log",
         QUERY_TIMEOUT_MS="3600000",
         QUERY_MAX_STEPS=str(1 << 40),
+        **wire(tmp_path, is_tls),
     ) as server:
         taught(server)
         sockets = [_sent(server, "/ask", goal("never", 1)) for _ in range(6)]
@@ -130,7 +144,7 @@ def test_endless_goals_do_not_block_others_and_end_on_disconnect(tmp_path: Path)
             assert (status, len(json.loads(body))) == (200, 1)  # a short goal of the same tenant
         for sock in sockets:
             sock.setblocking(False)
-            with pytest.raises(BlockingIOError):
+            with pytest.raises((BlockingIOError, ssl.SSLWantReadError)):
                 sock.recv(1)  # no answer, no end
             sock.close()
         _until(server, connection, lambda log: log.count("client disconnected") == 6)
@@ -138,8 +152,12 @@ def test_endless_goals_do_not_block_others_and_end_on_disconnect(tmp_path: Path)
         connection.close()
 
 
-def test_a_client_that_sends_its_next_request_has_not_left(tmp_path: Path) -> None:
-    with Server(tmp_path / "data", "--storage-backend", "memory", log=tmp_path / "log") as server:
+@wires
+def test_a_client_that_sends_its_next_request_has_not_left(tmp_path: Path, is_tls: bool) -> None:
+    settings = wire(tmp_path, is_tls)
+    with Server(
+        tmp_path / "data", "--storage-backend", "memory", log=tmp_path / "log", **settings
+    ) as server:
         taught(server)
         with _sent(server, "/ask", goal("pairs", 3, maxRows=4_000_000)) as sock:
             sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -153,11 +171,13 @@ def test_a_client_that_sends_its_next_request_has_not_left(tmp_path: Path) -> No
         assert "client disconnected" not in (tmp_path / "log").read_text()
 
 
-def test_a_long_goal_ends_when_the_server_stops(tmp_path: Path) -> None:
+@wires
+def test_a_long_goal_ends_when_the_server_stops(tmp_path: Path, is_tls: bool) -> None:
     settings = {
         "QUERY_TIMEOUT_MS": "3600000",
         "QUERY_MAX_STEPS": str(1 << 40),
         "SHUTDOWN_TIMEOUT_MS": "100",
+        **wire(tmp_path, is_tls),
     }
     with Server(tmp_path / "data", log=tmp_path / "log", **settings) as server:
         taught(server)
@@ -192,7 +212,7 @@ def _sent(server: Server, path: str, body: dict[str, Any]) -> socket.socket:
     text = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(text)}\r\n"
-    sock = socket.create_connection(server.address, timeout=60)
+    sock = server.socket()
     sock.sendall(head.encode() + b"\r\n" + text)
     return sock
 

@@ -154,6 +154,7 @@ def test_compressed_lists_keep_their_weak_tag(served: Served) -> None:
         again = served.client.get("/predicates", headers)
         assert again.status_code == 304
         assert set(re.split(", *", again.headers["Vary"])) == {
+            "X-View",
             "X-Tenant-ID",
             "X-Database",
             "Accept-Encoding",

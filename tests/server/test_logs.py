@@ -74,6 +74,7 @@ SECRETS = ("s3cret-of-the-model", 'with"quote\\and-slash')
         ("header Authorization: Bearer abcdefgh.ijkl", "abcdefgh"),
         ("header Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
         ("key kb_01ab_ABCDEFGHIJKLMNOPQRSTUVWX was used", "ABCDEFGHIJ"),
+        ("sent eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2ln as it is", "eyJzdWIiOiJhbm4ifQ"),
         ("GET /x?api_key=abcdefgh&token=zyxw", "abcdefgh"),
         ("GET /x?api_key=abcdefgh&token=zyxw", "zyxw"),
     ],

@@ -540,5 +540,5 @@ def test_the_example_of_the_documentation_has_no_diagnostics(tmp_path):
 
 
 def test_the_page_starts_the_command():
-    page = (ROOT / "docs/how-to/edit-rules-in-an-editor.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/write-rules-as-text.md").read_text(encoding="utf-8")
     assert len(re.findall(r'"kbcore",? "lsp"', page)) >= 2

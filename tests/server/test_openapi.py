@@ -47,7 +47,11 @@ NODES = {"/replication/log", "/replication/snapshot"}
 """Answered in bytes, for other nodes."""
 
 WITHOUT_EXAMPLE = (
-    {"/admin/backup", "/metrics", "/openapi.json", "/docs", "/docs/{name}"} | CARDS | NODES
+    {"/admin/backup", "/metrics", "/openapi.json", "/docs", "/docs/{name}", "/llms.txt"}
+    | {"/.well-known/kbcore-receipt-key"}
+    | CARDS
+    | NODES
+    | {f"/.well-known/oauth-protected-resource{path}" for path in ("", "/mcp")}
 )
 
 
@@ -131,7 +135,8 @@ def test_roles_are_in_the_document(spec):
 @pytest.mark.parametrize("key", ["", "kb_nobody_nothing"])
 def test_public_routes_accept_missing_and_wrong_keys(key):
     clock = ManualClock(NOW)
-    runtime = open_runtime(replace(CONFIG, rate_limit_address=(1, 60)), clock=clock)
+    tokens = {"oauth_issuer": "https://id.example", "public_url": "https://kb.example"}
+    runtime = open_runtime(replace(CONFIG, rate_limit_address=(1, 60), **tokens), clock=clock)
     try:
         client = create_app(runtime).test_client()
         for path, method, _ in routes(client.application):

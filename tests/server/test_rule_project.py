@@ -49,7 +49,7 @@ def completed(text: str) -> list[tuple[str, str, int]]:
         ("@input p(a: ", ["text", "number", "integer", "instant", "boolean"], 0),
         ("@input p(a, b: nu", ["text", "number", "integer", "instant", "boolean"], 2),
         ("@input p(a:nu", ["text", "number", "integer", "instant", "boolean"], 2),
-        ("@st", ["input", "phrase", "mask", "equivalence", "canonical", "key", "disjoint"], 2),
+        ("@st", ["input", "levels", "groups", "requires", "phrase", "mask", "equivalence"], 2),
     ],
 )
 def test_completion_of_declarations(text, texts, size):

@@ -7,10 +7,12 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gevent
 import pytest
+from support.certificates import Authority, secured
 from support.http import Served, serve_in_memory
 from support.sockets import Running
 
@@ -27,9 +29,15 @@ def served() -> Iterator[Served]:
         yield found
 
 
+@pytest.fixture(params=["plain", "tls"])
+def wire(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """The options of a server on one kind of connection."""
+    return secured(Authority(tmp_path)) if request.param == "tls" else {}
+
+
 @pytest.fixture
-def running(served: Served) -> Iterator[Running]:
-    found = Running(served.app)
+def running(served: Served, wire: dict[str, Any]) -> Iterator[Running]:
+    found = Running(served.app, **wire)
     yield found
     found.stop()
 
@@ -216,7 +224,7 @@ def test_a_large_unread_body_closes_the_connection(running: Running) -> None:
 
 
 def test_expect_continue(running: Running) -> None:
-    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as sock:
+    with running.socket() as sock:
         sock.sendall(START + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(TELL))
         assert sock.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
         sock.sendall(TELL)
@@ -240,10 +248,14 @@ def test_no_continue_for_an_unwanted_body(running: Running) -> None:
     ],
 )
 def test_slow_clients(
-    served: Served, monkeypatch: pytest.MonkeyPatch, raw: bytes, status: int
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    raw: bytes,
+    status: int,
+    wire: dict[str, Any],
 ) -> None:
     monkeypatch.setattr(serve, "_LINGER_SECONDS", 0.05)
-    running = Running(served.app, times=Times(head=0.05, body=0.05, idle=600))
+    running = Running(served.app, times=Times(head=0.05, body=0.05, idle=600), **wire)
     try:
         found = running.raw(raw, half_close=False)
         error_in(found, status)
@@ -252,8 +264,8 @@ def test_slow_clients(
         running.stop()
 
 
-def test_idle_connections_are_closed(served: Served) -> None:
-    running = Running(served.app, times=Times(head=600, body=600, idle=0.05))
+def test_idle_connections_are_closed(served: Served, wire: dict[str, Any]) -> None:
+    running = Running(served.app, times=Times(head=600, body=600, idle=0.05), **wire)
     try:
         assert running.raw(b"", half_close=False) == b""
     finally:
@@ -299,11 +311,11 @@ def test_invalid_timeouts_are_refused(name: str, text: str) -> None:
         Config.from_env({name: text})
 
 
-def test_an_application_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_application_that_raises(wire: dict[str, Any]) -> None:
     def explode(environ: Any, start_response: Callable[..., Any]) -> Any:
         raise RuntimeError("secret")
 
-    running = Running(explode)
+    running = Running(explode, **wire)
     try:
         raw = running.raw(b"GET / HTTP/1.1\r\nX-Request-ID: mine\r\n\r\n")
         error_in(raw, 500, "INTERNAL_ERROR")
@@ -313,7 +325,9 @@ def test_an_application_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
         running.stop()
 
 
-def test_stopping_lets_busy_requests_finish_and_closes_idle_ones(served: Served) -> None:
+def test_stopping_lets_busy_requests_finish_and_closes_idle_ones(
+    served: Served, wire: dict[str, Any]
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def application(environ: Any, start_response: Callable[..., Any]) -> Any:
@@ -322,7 +336,7 @@ def test_stopping_lets_busy_requests_finish_and_closes_idle_ones(served: Served)
             gevent.get_hub().threadpool.apply(go_on.wait, (10,))
         return served.app(environ, start_response)
 
-    running = Running(application)
+    running = Running(application, **wire)
     idle, busy = running.connection(), running.connection()
     idle.request("GET", "/health")
     assert idle.getresponse().read()

@@ -8,7 +8,7 @@ from typing import Any
 
 from werkzeug.test import TestResponse
 
-from kbserver.mcp.versions import CAPABILITIES_KEY, LEGACY, VERSION_KEY
+from kbserver.mcp.versions import CAPABILITIES_KEY, LEGACY, NAMED, VERSION_KEY
 from support.http import Client
 
 MODERN = "2026-07-28"
@@ -19,9 +19,10 @@ BOTH = "application/json, text/event-stream"
 class Agent:
     """Speaks the protocol to an application."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, capabilities: dict[str, Any] | None = None) -> None:
         self.flask = client.flask
         self.session: str | None = None
+        self.capabilities = capabilities or {}
 
     def send(self, message: Any, path: str = "/mcp", **headers: str) -> TestResponse:
         found = {
@@ -48,7 +49,7 @@ class Agent:
     def modern(
         self, method: str, params: dict[str, Any] | None = None, **headers: str
     ) -> TestResponse:
-        name = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}.get(method)
+        name = NAMED.get(method)
         said = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method}
         if name is not None and params is not None:
             said["Mcp_Name"] = str(params.get(name))
@@ -56,7 +57,14 @@ class Agent:
             "jsonrpc": "2.0",
             "id": "a",
             "method": method,
-            "params": {**(params or {}), "_meta": META},
+            "params": {
+                **(params or {}),
+                "_meta": {
+                    **META,
+                    CAPABILITIES_KEY: self.capabilities,
+                    **(params or {}).get("_meta", {}),
+                },
+            },
         }
         return self.send(message, **{**said, **headers})
 
@@ -69,7 +77,7 @@ class Agent:
     def open(self, version: str = LEGACY[0]) -> dict[str, Any]:
         params = {
             "protocolVersion": version,
-            "capabilities": {},
+            "capabilities": self.capabilities,
             "clientInfo": {"name": "t", "version": "1"},
         }
         response = self.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})

@@ -62,6 +62,9 @@ NOT_TESTS = ("support", "bench", "fuzz", "audit")
 FAULTS = "durability"
 """The fault tests: kills, torn logs, failing and full disks, cut networks."""
 
+KILLS = ("server/test_cluster.py", "server/test_handover.py", "server/test_workers.py")
+"""Tests of the server that kill workers and nodes."""
+
 FAULT_PATHS = (
     "csrc/",
     "kbcore/cluster/",
@@ -249,10 +252,12 @@ def _named(paths: list[str]) -> str:
     return ", ".join(paths[:MAX_NAMED_PATHS]) + (f" and {more} more" if more > 0 else "")
 
 
-def environments(environ: Mapping[str, str]) -> Selection:
-    """Return what CI runs for the working tree."""
+def base_of(environ: Mapping[str, str]) -> tuple[str | None, str]:
+    """Return the commit that CI compares the working tree with, or None to test everything; and
+    the reason.
+    """
     if environ.get("CI_FULL", "0") not in ("", "0"):
-        return select((), "CI_FULL is set")
+        return None, "CI_FULL is set"
     base = known_base(environ)
     if base is None:
         named = environ.get("CI_BASE")
@@ -263,13 +268,21 @@ def environments(environ: Mapping[str, str]) -> Selection:
                 f"no base is known, as not both a commit of the last {BASE_AGE_HOURS} hours and an older one exist"
             )
         )
-        return select((), unknown)
+        return None, unknown
     before = version(git("show", f"{base}:pyproject.toml"))
     after = version((ROOT / "pyproject.toml").read_text("utf-8"))
     if before != after:
-        return select((), f"the version changes from {before} to {after}")
+        return None, f"the version changes from {before} to {after}"
+    return base, f"compared with commit {base[:8]}"
+
+
+def environments(environ: Mapping[str, str]) -> Selection:
+    """Return what CI runs for the working tree."""
+    base, reason = base_of(environ)
+    if base is None:
+        return select((), reason)
     chosen = select(changed_paths(base))
-    return Selection(chosen.environments, (f"compared with commit {base[:8]}", *chosen.reasons))
+    return Selection(chosen.environments, (reason, *chosen.reasons))
 
 
 def touched(paths: Iterable[str]) -> set[str]:

@@ -67,6 +67,12 @@ class Console:
         is_json = response.headers["Content-Type"].startswith("application/json")
         return response.json() if is_json else response.text
 
+    def get(self, path: str) -> Any:
+        """Return the answer of the server about this test's tenant."""
+        response = httpx.get(f"{self.base}{path}", headers={"X-Tenant-ID": self.tenant}, timeout=30)
+        response.raise_for_status()
+        return response.json()
+
     def load(self, text: str) -> None:
         """Store a text of facts and rules."""
         self.post("/teach", {"text": text})

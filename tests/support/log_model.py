@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from contextlib import contextmanager
 from dataclasses import replace
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.errors import SnapshotFailed, StorageFailed, StorageFull
+from kbcore.plug.sealed_store import Encryption
 from kbplugins.storage_wal import WalStore
+from support.encryption import with_key
 from support.faulty_files import Crash, FaultyFiles
 
 CONFIG = replace(Config(), storage_dir="/data", min_free_mb=0)
@@ -16,8 +19,22 @@ SEGMENT = 1500
 RESERVE = 700
 
 
+_encryption: list[Encryption | None] = [None]
+
+
+@contextmanager
+def encrypted_logs(folder):
+    """Logs that are opened in this block are encrypted; their keys are in a real folder."""
+    keyed = with_key(CONFIG, str(folder))
+    _encryption[0] = Encryption(replace(keyed, encryption_keys_dir=str(folder / "keys")))
+    try:
+        yield
+    finally:
+        _encryption[0] = None
+
+
 def open_wal(files, **changes):
-    return WalStore(
+    store = WalStore(
         replace(CONFIG, **changes),
         fs=files,
         clock=ManualClock(),
@@ -25,6 +42,7 @@ def open_wal(files, **changes):
         segment_bytes=SEGMENT,
         reserve_bytes=RESERVE,
     )
+    return store if _encryption[0] is None else _encryption[0].opened(store)
 
 
 def snapshot_of(seq):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import signal
@@ -46,16 +45,16 @@ class Nodes:
         for number in range(count):
             self.start(number)
 
-    def add(self):
-        """Start one more node; return its number."""
+    def add(self, **settings):
+        """Start one more node, with its own settings as well; return its number."""
         self.ports += free_ports(1)
         self.nodes.append(None)
-        self.start(len(self.nodes) - 1)
+        self.start(len(self.nodes) - 1, **settings)
         return len(self.nodes) - 1
 
-    def start(self, number):
+    def start(self, number, **own):
         self._starts += 1
-        settings = {"CLUSTER_URL": self._url, **self._settings}
+        settings = {"CLUSTER_URL": self._url, **self._settings, **own}
         if self.proxies:
             settings["ADVERTISE_URL"] = self.proxies[number].url
             settings["CLUSTER_URL"] = _through(self._url, self.storage_links[number])
@@ -84,8 +83,9 @@ class Nodes:
             os.kill(self.nodes[number].process.pid, what)
 
     def name(self, number):
-        url = self.proxies[number].url if self.proxies else f"http://127.0.0.1:{self.ports[number]}"
-        return "".join(char if char.isalnum() else "-" for char in url.removeprefix("http://"))
+        own = f"127.0.0.1:{self.ports[number]}"
+        address = self.proxies[number].url.removeprefix("http://") if self.proxies else own
+        return "".join(char if char.isalnum() else "-" for char in address)
 
     def status(self, number=0):
         status, body, _ = get(self.nodes[number], "/admin/cluster", **self.headers)
@@ -154,7 +154,7 @@ class Nodes:
 
 def post(server, path, body, tenant="t", seconds=30.0, *, method="POST", **headers):
     """Return status, parsed body and headers of an answer."""
-    connection = http.client.HTTPConnection(*server.address, timeout=seconds)
+    connection = server.connect(seconds)
     with contextlib.closing(connection):
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(

@@ -11,9 +11,10 @@ import http.client
 import itertools
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ import kbserver.openapi
 from kbserver.mcp.tools import all_tools
 from kbserver.operations import Operation, routes
 from kbserver.security.guard import MAX_WRONG_KEYS
+from support.issuer import Issuer
 from support.replicas import until
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -51,6 +53,7 @@ MAY = {
     "writer": {ANY_KEY, "reader", "writer"},
     "admin": {ANY_KEY, "reader", "writer", "admin", "replica or admin"},
     "replica": {ANY_KEY, "replica or admin"},
+    "none": set(),
 }
 """What each role may do, in the words of the page."""
 
@@ -115,6 +118,8 @@ class Caller:
     tenants: tuple[str, ...] = EVERYWHERE
     is_try: bool = False
     """True if each request counts as a wrong key of its address."""
+    is_token: bool = False
+    """True for an access token: a tool beyond its scope is refused with a status of HTTP."""
 
     @property
     def goal(self) -> str:
@@ -249,10 +254,14 @@ def direct(address: tuple[str, int]) -> Callable[[str], http.client.HTTPConnecti
 
 
 class Subject:
-    """A server with content and keys of every kind, whose `tenant` the requests are about."""
+    """A server with content and keys of every kind, whose `tenant` the requests are about.
 
-    def __init__(self, entry: Entry, tenant: str, other_tenant: str) -> None:
+    Its tokens are those of `issuer`.
+    """
+
+    def __init__(self, entry: Entry, tenant: str, other_tenant: str, issuer: Issuer) -> None:
         self.tenant, self.other_tenant = tenant, other_tenant
+        self._issuer = issuer
         self._entry = entry
         self._root = bearer(ROOT_KEY)
         self._fill()
@@ -332,7 +341,29 @@ class Subject:
             Caller("expired key", bearer(expired["key"]), is_try=True),
         ]
         self.victim = str(victim["id"])
-        return callers
+        return [*callers, *self._token_callers()]
+
+    def _token_callers(self) -> Iterator[Caller]:
+        """Yield a client for each kind of access token."""
+
+        def token(name: str, scope: str, role: str | None, **claims: Any) -> Caller:
+            claims = {"sub": name.replace(" ", "-"), "exp": int(time.time()) + 7200, **claims}
+            tenant = claims.get("tenant")
+            where = (DATABASE,) if tenant else EVERYWHERE
+            tenants = (tenant,) if tenant else EVERYWHERE
+            headers = bearer(self._issuer.token(scope, **claims))
+            return Caller(name, headers, role, where, tenants, is_token=True)
+
+        here = {"tenant": self.tenant}
+        for role, scope in (("reader", "read"), ("writer", "write"), ("admin", "admin")):
+            yield token(f"{role} token", f"kbcore:{scope}", role, **here)
+        yield token("other token", "kbcore:write", "writer", tenant=self.other_tenant)
+        yield token("admin token everywhere", "kbcore:admin", "admin", tenant=None)
+        yield token("reader token without a tenant", "kbcore:read", "none", tenant=None)
+        yield token("token without a scope", "openid", "none", **here)
+        yield token("expired token", "kbcore:admin", None, exp=int(time.time()) - 100, **here)
+        wrong = token("token of another audience", "kbcore:admin", None, aud="x", **here)
+        yield replace(wrong, is_try=True)
 
     # -- what must not change ----------------------------------------------------------------------
 
@@ -594,7 +625,10 @@ def tool_arguments(
 
 
 def expected_of_tool(caller: Caller, role: str, subject: Subject) -> int | None:
-    """Return the HTTP status of a refused call, 200 for a tool error FORBIDDEN, None if allowed."""
+    """Return the HTTP status of a refused call, 200 for a tool error FORBIDDEN, None if allowed.
+
+    On /mcp a token without the scope of a tool is refused with 403 instead of 200.
+    """
     at_door = caller.refusal(Need("reader", "the tenant"), subject.tenant)
     if at_door is not None:
         return at_door
@@ -618,9 +652,11 @@ def tool_cells(subject: Subject, entry: Entry, *, allowed: bool) -> Iterator[str
                 continue
             for path, message in _calls(name, subject, caller.goal if allowed else GOAL_ID):
                 answer = _decided(entry, "POST", path, subject, caller, message)
+                lacks_scope = expected == 200 and caller.is_token and path == "/mcp"
                 is_right = (
                     answer.status not in (401, 403, 429) and not is_forbidden(answer)
                     if expected is None
+                    else answer.status == 403 if lacks_scope
                     else is_forbidden(answer) if expected == 200
                     else answer.status == expected
                 )  # fmt: skip

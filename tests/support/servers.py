@@ -7,23 +7,35 @@ import json
 import os
 import re
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from support.loaded_processes import ForkedServer, can_fork
+from support.sockets import connected
 
 
 class Server:
     """`kbcore serve` on a folder; `with` kills it without mercy if it still runs.
 
-    `more` are settings by their names; with `log` its log, from INFO on, goes into that file.
+    `more` are settings by their names; with `trust` its clients use TLS; with `log` its log, from
+    INFO on, goes into that file.
     """
 
     program: tuple[str, ...] = ("-m", "kbserver.cli")
 
-    def __init__(self, folder: Path, *flags: str, log: Path | None = None, **more: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *flags: str,
+        log: Path | None = None,
+        trust: ssl.SSLContext | None = None,
+        **more: str,
+    ) -> None:
+        self.trust = trust
         arguments = ["serve", "--port", "0", "--storage-dir", str(folder), *flags]
         settings = {
             **os.environ,
@@ -51,7 +63,7 @@ class Server:
         while found is None:
             line = self.process.stdout.readline()
             assert line, f"the server ended with {self.process.wait()}"
-            found = re.search(r"http://([\d.]+):(\d+)", line)
+            found = re.search(r"https?://([\d.]+):(\d+)", line)
         self.address = found[1], int(found[2])
 
     def __enter__(self) -> Server:
@@ -60,9 +72,15 @@ class Server:
     def __exit__(self, *exc: object) -> None:
         self.kill()
 
-    def connect(self) -> http.client.HTTPConnection:
+    def connect(self, seconds: float = 60) -> http.client.HTTPConnection:
         """A keep-alive connection."""
-        return http.client.HTTPConnection(*self.address, timeout=60)
+        if self.trust is not None:
+            return http.client.HTTPSConnection(*self.address, timeout=seconds, context=self.trust)
+        return http.client.HTTPConnection(*self.address, timeout=seconds)
+
+    def socket(self) -> socket.socket:
+        """A connection for the bytes of a test."""
+        return connected(self.address, self.trust, 60)
 
     def post(
         self,

@@ -8,6 +8,7 @@ HISTORIC = frozenset(
         "/episodes",
         "/episodes/*",
         "/explain",
+        "/goals/suggest",
         "/infer",
         "/memory/context",
         "/memory/query/salient",

@@ -4,6 +4,8 @@ process.
 
 from __future__ import annotations
 
+import os
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
@@ -12,7 +14,7 @@ import anyio
 import httpx
 from anyio import to_thread
 
-from kbcore_client.errors import ConnectionFailed, TimedOut
+from kbcore_client.errors import ConnectionFailed, InvalidInput, TimedOut
 from kbcore_client.settings import Settings, Timeouts
 
 AsyncClient = httpx.AsyncClient
@@ -34,24 +36,38 @@ pause = time.sleep
 pause_async = anyio.sleep
 
 
-def client(base_url: str, settings: Settings, app: Application | None) -> httpx.Client:
+def client(
+    base_url: str, settings: Settings, app: Application | None, trust: ssl.SSLContext | None
+) -> httpx.Client:
     """Return a client for a server, or for an application in this process."""
     return httpx.Client(
         base_url=base_url,
         timeout=timeout(settings.timeouts),
         limits=_limits(settings),
         transport=None if app is None else httpx.WSGITransport(app, raise_app_exceptions=False),
+        verify=True if trust is None else trust,
     )
 
 
-def async_client(base_url: str, settings: Settings, app: Application | None) -> httpx.AsyncClient:
+def async_client(
+    base_url: str, settings: Settings, app: Application | None, trust: ssl.SSLContext | None
+) -> httpx.AsyncClient:
     """Return an asynchronous client for a server, or for an application in this process."""
     return httpx.AsyncClient(
         base_url=base_url,
         timeout=timeout(settings.timeouts),
         limits=_limits(settings),
         transport=None if app is None else ThreadTransport(app),
+        verify=True if trust is None else trust,
     )
+
+
+def trust(ca: str | os.PathLike[str]) -> ssl.SSLContext:
+    """Return the context of connections to servers whose CA is in a file; raises InvalidInput."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise InvalidInput.at("ca", "must be a readable file of certificates (PEM)") from error
 
 
 def timeout(limits: Timeouts) -> httpx.Timeout:
@@ -81,6 +97,10 @@ def failure(error: httpx.HTTPError, url: str) -> ConnectionFailed:
     """Return the error of a request that got no answer."""
     if isinstance(error, httpx.TimeoutException):
         return TimedOut(f"no answer from {url} within the time limit ({type(error).__name__})")
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return ConnectionFailed(
+            f"the certificate of {url} is not trusted; name the file of its CA with ca="
+        )
     if isinstance(error, httpx.ConnectError):
         return ConnectionFailed(f"cannot connect to {url}: is the server running?")
     return ConnectionFailed(f"the connection to {url} was lost: {error or type(error).__name__}")

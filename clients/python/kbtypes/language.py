@@ -1,11 +1,11 @@
-"""Results of extractions and of answers in words."""
+"""Results of extractions, of answers in words, and of goals for questions in words."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbtypes.records import Json
+from kbtypes.records import Json, Record, member
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +83,46 @@ class Synthesis:
             answer["model"],
             answer.get("sources", []),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedGoal(Record):
+    """A goal that a question in words can mean, with its answers if it was run.
+
+    `goal` is a text in the rule language, `variable` the one that the question asks for, None if it
+    asks whether the goal holds. `answers` are the values of the variable, or `true` or `false` for
+    a goal that holds or is denied; None if the goal was not run, or not to its end. `coverage` is
+    the share of the words of the question that the goal has, 0 to 1; goals are ordered by `score`.
+    """
+
+    goal: str
+    variable: str | None
+    score: float = field(metadata=member(about="By which the goals are ordered; higher is better."))
+    coverage: float = field(
+        metadata=member(about="Share of the words of the question that the goal has, 0 to 1.")
+    )
+    answers: tuple[str, ...] | None = field(
+        metadata=member(about="Null: the goal was not run, or not to its end.")
+    )
+    has_more: bool = field(
+        default=False, metadata=member(about="There are more answers than the listed ones.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GoalSuggestions(Record):
+    """The goals that a question in words can mean, best first, and the answers of the best one.
+
+    `goal` and `answers` are None and empty if no goal is certain enough; then `reason` is
+    `noConstant`, `noGoal`, `noAnswer`, `disagree` or `unfinished`.
+    """
+
+    goal: str | None
+    answers: tuple[str, ...]
+    reason: str | None = field(
+        metadata=member(
+            about="Why there is no answer: `noConstant`, `noGoal`, `noAnswer`, `disagree` or "
+            "`unfinished`."
+        )
+    )
+    goals: tuple[SuggestedGoal, ...]

@@ -110,7 +110,8 @@ class WhyNot:
     A goal that holds has no candidates. `truth` is "true", "false" or "undefined". `denied_by` is
     the explicit negative of the goal, if it holds. `near_facts` are stored facts that differ from
     the goal in one constant. `truncated` says that a limit ended the search. `text` is the
-    explanation in words.
+    explanation in words. `falls_short` says at which level of labels the goal follows, where its
+    predicate requires a higher one.
     """
 
     goal: str
@@ -120,6 +121,7 @@ class WhyNot:
     near_facts: tuple[Premise, ...]
     unknown_predicates: tuple[UnknownPredicate, ...]
     truncated: bool
+    falls_short: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -150,6 +152,7 @@ class WhyNot:
                 for each in answer["unknownPredicates"]
             ),
             answer["truncated"],
+            answer.get("fallsShort"),
         )
 
 
@@ -167,6 +170,8 @@ def why_not_lines(result: Any, text: Callable[[Any], str] = str) -> Iterator[str
         return
     undefined = "is undefined: it depends on its own negation"
     yield f"{result.goal} {undefined if result.truth == 'undefined' else 'does not hold'}."
+    if result.falls_short is not None:
+        yield f"{result.falls_short}."
     if result.denied_by is not None:
         yield f"Its explicit negative holds: {text(result.denied_by)}"
     for unknown in result.unknown_predicates:

@@ -46,13 +46,43 @@ class StoredMask(Record):
     scope: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredDimension(Record):
+    """Declared levels or groups of labels with their id, `@name labels`, and their text; `scope`
+    is None.
+    """
+
+    id: str
+    text: str
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequirement(Record):
+    """The level that answers of a predicate require, with its id, `@name/arity requires`, and its
+    text; `scope` is None.
+    """
+
+    id: str
+    text: str
+    scope: str | None = None
+
+
+REQUIREMENT_ID_SUFFIX = " requires"
+"""End of the id of a declared requirement."""
+
+DIMENSION_ID_SUFFIX = " labels"
+"""End of the id of a declared dimension of labels."""
+
 MASK_ID_SUFFIX = " mask"
 """End of the id of a declared mask."""
 
 INPUT_ID_SUFFIX = " input"
 """End of the id of a declared input, which tells it from that of a phrase."""
 
-StoredStatement = StoredRule | StoredPhrase | StoredInput | StoredMask
+StoredStatement = (
+    StoredRule | StoredPhrase | StoredInput | StoredMask | StoredDimension | StoredRequirement
+)
 
 
 def stored_statement(row: Json) -> StoredStatement:
@@ -61,6 +91,10 @@ def stored_statement(row: Json) -> StoredStatement:
         return StoredRule.of(row)
     if row["id"].endswith(MASK_ID_SUFFIX):
         return StoredMask.of(row)
+    if row["id"].endswith(DIMENSION_ID_SUFFIX):
+        return StoredDimension.of(row)
+    if row["id"].endswith(REQUIREMENT_ID_SUFFIX):
+        return StoredRequirement.of(row)
     is_input = row["id"].endswith(INPUT_ID_SUFFIX)
     return StoredInput.of(row) if is_input else StoredPhrase.of(row)
 

@@ -6,7 +6,7 @@ import { messagesOf, type KBEvent } from "./events.js";
 import { MemoryOperations, Operations } from "./operations.js";
 import { post, type Body, type Schemas, type Sent } from "./requests.js";
 import type { paths } from "./schema.js";
-import { knownAt, pause, Transport, type Options } from "./transport.js";
+import { knownAt, pause, Transport, type Options, type Seen } from "./transport.js";
 
 /**
  * An argument: text, a number or a boolean. In goals and patterns a text that starts with `?` is a variable. Whole
@@ -65,20 +65,21 @@ export class KnowledgeBase extends Operations {
     readonly database: string,
     private readonly transactionId?: string,
     private readonly instant?: number | string,
+    private readonly seen: Seen = {},
   ) {
     super();
     this.client = createClient<paths>({
       baseUrl: transport.url,
-      headers: transport.headers(tenant, database, transactionId),
+      headers: transport.headers(tenant, database, transactionId, seen),
       fetch: async (request) =>
         transport.send(instant === undefined ? request : await knownAt(request, transport.url, instant)),
     });
     this.client.use({ onRequest: ({ params }) => checkPath(params.path ?? {}) });
   }
 
-  /** A knowledge base on another tenant of the same connection, known at the same instant. */
+  /** A knowledge base on another tenant of the same connection, known at the same instant, with the same view and labels. */
   open(tenant: string, database: string = this.database): KnowledgeBase {
-    return new KnowledgeBase(this.transport, tenant, database, undefined, this.instant);
+    return new KnowledgeBase(this.transport, tenant, database, undefined, this.instant, this.seen);
   }
 
   /**
@@ -89,7 +90,17 @@ export class KnowledgeBase extends Operations {
    */
   knownAt(at: Date | number | string): KnowledgeBase {
     const instant = at instanceof Date ? at.getTime() : at;
-    return new KnowledgeBase(this.transport, this.tenant, this.database, this.transactionId, instant);
+    return new KnowledgeBase(this.transport, this.tenant, this.database, this.transactionId, instant, this.seen);
+  }
+
+  /**
+   * This knowledge base as a view shows it; what is written through it gets labels. `{ view: { trust: "user", team: ["eng"] } }`
+   * admits a level and those above, and what belongs to one of the groups or to everybody. Its operations throw
+   * VALIDATION_ERROR for levels and groups that are not declared, and FORBIDDEN for more than the API key may see or write.
+   * Without one of the two, that of this knowledge base stays.
+   */
+  viewed(seen: Seen): KnowledgeBase {
+    return new KnowledgeBase(this.transport, this.tenant, this.database, this.transactionId, this.instant, { ...this.seen, ...seen });
   }
 
   #post<T>(path: string, body: object, sent: Sent = {}): Promise<T> {
@@ -148,7 +159,7 @@ export class KnowledgeBase extends Operations {
     const sent: Sent = { params: { path: { id } }, parseAs: "text" };
     let result: T;
     try {
-      result = await work(new KnowledgeBase(this.transport, this.tenant, this.database, id));
+      result = await work(new KnowledgeBase(this.transport, this.tenant, this.database, id, undefined, this.seen));
     } catch (error) {
       // The server ends a transaction that is not ended; an error here would hide the first one.
       await this.#post("/tx/rollback/{id}", {}, sent).catch((failure: unknown) => {
@@ -289,7 +300,7 @@ export class KnowledgeBase extends Operations {
    */
   memory(user: string = this.tenant): UserMemory {
     if (user === "") throw new KBError("VALIDATION_ERROR", "user: must not be empty");
-    return new UserMemory(new KnowledgeBase(this.transport, user, this.database));
+    return new UserMemory(this.open(user));
   }
 
   // ---- episodes and corrections ----
@@ -436,7 +447,7 @@ export class KnowledgeBase extends Operations {
         let timer = setTimeout(() => silence.abort(), this.transport.eventTimeout);
         try {
           const headers = {
-            ...this.transport.headers(this.tenant, this.database, undefined),
+            ...this.transport.headers(this.tenant, this.database, undefined, this.seen),
             Accept: "text/event-stream",
             ...(last ? { "Last-Event-ID": last } : {}),
           };

@@ -7,15 +7,15 @@ import type { paths } from "./schema.js";
 /** Paths of POST requests that change nothing. */
 export const READS: ReadonlySet<string> = new Set([
   "/aggregate", "/ask", "/check", "/context/diff", "/context/session/clear", "/context/summary", "/explain",
-  "/goals/subscribe", "/infer", "/memory/context", "/memory/query/salient", "/memory/query/temporal", "/memory/recall",
-  "/memory/search", "/neighbours", "/preview", "/query", "/scope/diff", "/synthesize",
+  "/goals/subscribe", "/goals/suggest", "/infer", "/memory/context", "/memory/query/salient", "/memory/query/temporal",
+  "/memory/recall", "/memory/search", "/neighbours", "/preview", "/query", "/receipt", "/scope/diff", "/synthesize",
 ]);
 
 /** Paths of POST requests whose body may have `knownAt`, and of GET requests whose query may have it. */
 export const HISTORIC: Readonly<Record<string, ReadonlySet<string>>> = {
   POST: new Set([
-    "/aggregate", "/ask", "/context/summary", "/explain", "/infer", "/memory/context", "/memory/query/salient",
-    "/memory/query/temporal", "/memory/recall", "/neighbours", "/query", "/scope/diff",
+    "/aggregate", "/ask", "/context/summary", "/explain", "/goals/suggest", "/infer", "/memory/context",
+    "/memory/query/salient", "/memory/query/temporal", "/memory/recall", "/neighbours", "/query", "/scope/diff",
   ]),
   GET: new Set([
     "/episodes", "/episodes/{id}", "/predicates", "/rules", "/rulesets", "/scopes",
@@ -56,6 +56,14 @@ export abstract class Operations {
     options: { session?: string; speaker?: string; limit?: number; offset?: number } = {},
   ): Promise<Schemas["EpisodeList"]> {
     return (await this.client.GET("/episodes", { params: { query: options } })).data!;
+  }
+
+  /**
+   * Find the goals that a question in words can mean, and answer the best one. The words of the question are compared with
+   * those of the predicates, and its names with the constants of the facts. A goal can be a chain of several predicates.
+   */
+  async goalsFor(question: string, options: Omit<Body<"GoalsFor">, "question"> = {}): Promise<Schemas["GoalSuggestions"]> {
+    return post(this.client, "/goals/suggest", { question, ...options });
   }
 
   /**

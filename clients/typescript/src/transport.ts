@@ -54,6 +54,15 @@ export async function knownAt(request: Request, base: string, instant: number | 
   return new Request(url, { method, headers, body, signal });
 }
 
+/** Levels and groups by dimension, such as `{ trust: "user", team: ["eng"] }`. */
+export type Labels = Record<string, string | string[]>;
+
+/** The view that is read, and the labels of what is stored. */
+export interface Seen {
+  view?: Labels;
+  labels?: Labels;
+}
+
 /** Where requests go: the parts of a connection that its transactions share. */
 export class Transport {
   readonly url: string;
@@ -74,8 +83,10 @@ export class Transport {
   }
 
   /** The headers that address a tenant and a transaction. */
-  headers(tenant: string, database: string, transaction: string | undefined): Record<string, string> {
+  headers(tenant: string, database: string, transaction: string | undefined, seen: Seen = {}): Record<string, string> {
     return {
+      ...(seen.view === undefined ? {} : { "X-View": JSON.stringify(seen.view) }),
+      ...(seen.labels === undefined ? {} : { "X-Labels": JSON.stringify(seen.labels) }),
       "X-Tenant-ID": tenant,
       "X-Database": database,
       ...(this.#options.apiKey === undefined ? {} : { Authorization: `Bearer ${this.#options.apiKey}` }),

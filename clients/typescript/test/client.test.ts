@@ -79,6 +79,21 @@ describe("episodes and corrections", () => {
     expect(paths).toEqual([]);
   });
 
+  test("a view shows what it admits, and labels what is stored", async () => {
+    const kb = empty();
+    await kb.teach("@levels trust: web < user.");
+    await kb.tell("person(ann).");
+    await kb.viewed({ labels: { trust: "web" } }).tell("person(eve).");
+    const user = kb.viewed({ view: { trust: "user" } });
+    expect([...(await user.ask("person(?x)"))]).toEqual([["ann"]]);
+    expect([...(await user.viewed({ labels: { trust: "web" } }).ask("person(?x)"))]).toEqual([["ann"]]);
+    expect([...(await kb.ask("person(?x)"))]).toEqual([["ann"], ["eve"]]);
+    const { rows } = await kb.ask("person(?x)", { withTrust: true });
+    expect(rows.map((row) => "trust" in row && row.trust)).toEqual(["user", "web"]);
+    await user.transaction((inside) => inside.viewed({ labels: { trust: "web" } }).tell("person(zoe)."));
+    expect([...(await user.ask("person(?x)"))]).toEqual([["ann"]]);
+  });
+
   test("facts are corrected, changes undone, subjects purged", async () => {
     const kb = empty();
     await kb.tell("likes(ann, tea).");
@@ -569,7 +584,7 @@ describe("events", () => {
 });
 
 test("the program of the page runs", async () => {
-  const page = readFileSync(new URL("../../../docs/how-to/use-the-typescript-client.md", import.meta.url), "utf8");
+  const page = readFileSync(new URL("../../../docs/how-to/use-the-python-client.md", import.meta.url), "utf8");
   const program = /```ts\n(.*?)```/s.exec(page)![1]!.replace(/^import .*\n/m, "").replace('"http://127.0.0.1:9300"', "url");
   const { transpileModule, ModuleKind, ScriptTarget } = (await import("typescript")).default;
   const compilerOptions = { module: ModuleKind.ESNext, target: ScriptTarget.ES2022 };

@@ -18,6 +18,7 @@ from kbcore.proofs.prover import FactProof, goal_prover
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, body_variables, terms_of
 from kbcore.reason.budget import Budget
+from kbcore.reason.goal_spans import goal_span
 from kbcore.reason.options import GoalOptions
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition, StoredRelation
@@ -104,9 +105,10 @@ class Witness:
         depend on, are its base facts.
         """
         variables = body_variables(goal.body)
-        rows, count = self.reasoner.solve_body(
-            partition, goal.body, variables, self.budget, UNCOUNTED
-        )
+        with goal_span(self.budget, goal.body):
+            rows, count = self.reasoner.solve_body(
+                partition, goal.body, variables, self.budget, UNCOUNTED
+            )
         count = min(count, self.most)
         values = self.reasoner.tenant.engine.texts(rows[: count * len(variables)])
         atoms = [item.atom for item in goal.body if isinstance(item, Literal) and not item.negated]
@@ -153,7 +155,8 @@ class Witness:
             yield groups
         if not self.reasoner.concludes(partition, schema):
             return
-        rows, count = self.reasoner.solve(partition, atom, self.budget, UNCOUNTED)
+        with goal_span(self.budget, (Literal(atom),)):
+            rows, count = self.reasoner.solve(partition, atom, self.budget, UNCOUNTED)
         concluded = self._new_conclusions(stored, rows, count, atom.arity)
         for start in range(0, len(concluded), PROOF_BATCH):
             indices = concluded[start : start + PROOF_BATCH]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kbcore.branching.preview import Proposal, TruthPreview
-from kbcore.errors import Conflict, InvalidInput, NotFound
+from kbcore.errors import Conflict, Forbidden, InvalidInput, NotFound
 from kbcore.operations.conflicts import ConflictResolver
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, EpisodeMethods
 from kbcore.operations.history.undo import LogReplay, UndoneChange
@@ -25,10 +25,12 @@ from kbcore.state.changes import (
     Outdated,
     PurgeMemory,
     RetractFact,
+    UseLabels,
 )
 from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.episodes.purges import PurgeRecord
 from kbcore.state.facts import AssertOutcome, Fact, Row
+from kbcore.state.labels import NO_LABELS, Labels, admits, dominates
 from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
 from kbcore.timestamps import time_text
@@ -141,9 +143,10 @@ class Corrections(EpisodeMethods, ABC):
     def correct(self, old: Atom, new: Fact, *, reason: str) -> CorrectOutcome:
         """Replace a stored fact by another one in one change.
 
-        The new fact gets the evidence of the old one, in addition to its own, and the metadata
-        `corrects` with the text of the old fact and the reason. Both facts are in the scope of
-        `new`. Raises NotFound if the old fact is not stored, and InvalidInput.
+        The new fact gets the evidence of the old one, in addition to its own, its labels, and the
+        metadata `corrects` with the text of the old fact and the reason. Both facts are in the
+        scope of `new`. Raises NotFound if the old fact is not stored, InvalidInput, Forbidden for a
+        fact with labels that this handle may not change, and Conflict for one with several.
         """
         self._check_writable(new.scope)
         if not reason.strip() or len(reason) > MAX_REASON_CHARS:
@@ -159,6 +162,8 @@ class Corrections(EpisodeMethods, ABC):
         (new,) = self._with_evidence([new])
         for _ in range(MAX_ATTEMPTS):
             before = self._stored(old.predicate, args, old.positive, new.scope)
+            labels = self._labels_of(old, args, new.scope)
+            self._check_may_change((labels,))
             evidence = tuple(map(evidence_from_json, before.get("evidence", ())))
             metadata = {**new.metadata, CORRECTS: {"fact": print_atom(old), "reason": reason}}
             fact = replace(
@@ -166,6 +171,7 @@ class Corrections(EpisodeMethods, ABC):
             )
             changes = (
                 RetractFact(old.predicate, args, old.positive, new.scope),
+                *((UseLabels(labels),) if labels else ()),
                 AssertFacts((fact,)),
             )
             try:
@@ -324,7 +330,8 @@ class Corrections(EpisodeMethods, ABC):
 
         Raises NotFound; Conflict with the later changes in its details if they concern the same
         facts or rules, with `reason: compacted` if the log does not go back far enough, and with
-        `reason: purged` for a purge; BudgetExceeded.
+        `reason: purged` for a purge; Forbidden if it concerns labels that this handle may not
+        change; BudgetExceeded.
         """
         if (seq is None) == (request is None):
             raise InvalidInput(
@@ -341,9 +348,11 @@ class Corrections(EpisodeMethods, ABC):
                 budget,
             )
             if seq is None:
-                seq = replay.find(request or "")
+                caller = None if self.actor is None else self.actor.name
+                seq = replay.find(request or "", caller)
             self._check_not_purged(seq)
             undone = replay.undone(seq)
+            self._check_may_change(undone.labels)
             for _ in range(MAX_ATTEMPTS):
                 replay.check_later(undone)
                 self._check_not_purged(seq)
@@ -403,6 +412,39 @@ class Corrections(EpisodeMethods, ABC):
             f"{print_atom(Atom(predicate, tuple(args), positive))} is not stored",
             {"predicate": predicate, "args": list(args), "scope": scope},
         )
+
+    def _labels_of(self, old: Atom, args: Sequence[str], scope: str | None) -> Labels:
+        """Return the labels of a stored fact; raise Conflict if it is stored with several."""
+        tenant = self._stored_tenant()
+        dimensions = tenant.rules.dimensions()
+        with tenant.lock.read():
+            partition = tenant.partition(scope)
+            schema = RelationSchema(old.predicate, len(args), old.positive)
+            stored = None if partition is None else partition.get(schema)
+            row = tuple(tenant.engine.find(arg) for arg in args)
+            if stored is None:
+                return NO_LABELS
+            known = stored.stacked.get(row) or (stored.labels.get(row),)
+        seen = [each for each in known if admits(self.view, each, dimensions)]
+        if len(seen) > 1:
+            raise Conflict(
+                f"{print_atom(old)} is stored with several labels: retract it and store the"
+                " right fact with each of them"
+            )
+        return seen[0] if seen else NO_LABELS
+
+    def _check_may_change(self, items: Iterable[Labels]) -> None:
+        """Raise Forbidden, which names the dimension, for labels of items that what this handle
+        writes may not change.
+        """
+        dimensions = self._stored_tenant().rules.dimensions()
+        for labels in items:
+            for own in self.labels:
+                if not dominates((own,), labels, dimensions):
+                    raise Forbidden(
+                        f"what has other labels may not be changed with this {own[0]}",
+                        {"dimension": own[0]},
+                    )
 
     def _nothing_since(self, seq: int) -> Callable[[], None]:
         def check() -> None:

@@ -17,7 +17,7 @@ from kbcore.state.names import check_name
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sources import supported
 from kbplanner.ir.limits import text_problem
-from kbplanner.pacing import YieldNow, go_on, paced
+from kbplanner.pacing import STEPS_PER_YIELD, YieldNow, go_on, in_parts, paced
 from kbtypes.episodes import Episode, EpisodeFacts, EpisodePage
 
 DEFAULT_LISTED = 100
@@ -163,7 +163,7 @@ class EpisodeMethods(TenantHandle):
         if session is not None:
             check_name("session", session)
         if id is None:
-            id = episode_id(speaker, text, at, session)
+            id = episode_id(speaker, text, at, session, labels=self.labels)
         else:
             check_name("id", id)
         return NewEpisode(id, speaker, text, at, session)
@@ -181,7 +181,8 @@ class EpisodeMethods(TenantHandle):
         Raises InvalidInput that names the span if an episode is unknown or too short, or if a fact
         would have too much evidence from others.
         """
-        if not any(fact.evidence for fact in paced(facts, yield_now)):
+        parts = in_parts(facts, yield_now, STEPS_PER_YIELD)
+        if not any(True for part in parts for fact in part if fact.evidence):
             return facts
         tenant = self._read_tenant()
         lengths = {episode.id: len(episode.text) for episode in paced(episodes, yield_now)}

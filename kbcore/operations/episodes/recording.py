@@ -15,6 +15,7 @@ from kbcore.language.reading import SignedAtom, offsets_of
 from kbcore.state.episodes.episodes import NewEpisode, episode_id
 from kbcore.state.episodes.evidence import Evidence
 from kbcore.state.facts import Fact
+from kbcore.state.labels import NO_LABELS, Labels
 from kbplanner.pacing import YieldNow, lines_of, paced
 
 FACTS_PER_YIELD = 100
@@ -29,7 +30,8 @@ class Recording:
 
     Without a time given for a passage its episode is dated when it is stored, or at `now` (epoch
     milliseconds) if `now` is given. Then equal messages of a list have episodes of their own, and
-    otherwise equal texts have the same one. `yield_now` is called about once a millisecond.
+    otherwise equal texts have the same one. `labels` are those of the episodes. `yield_now` is
+    called about once a millisecond.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Recording:
         now: int | None = None,
         *,
         agent: str | None = None,
+        labels: Labels = NO_LABELS,
         yield_now: YieldNow,
     ) -> None:
         self._starts: list[int] = []
@@ -58,7 +61,7 @@ class Recording:
                     id = own.id if number == 1 else f"{own.id}.{number}"
                 else:
                     repeat = None if passage.at is not None or now is None else passage.message
-                    id = episode_id(passage.speaker, text, at, session, repeat, agent)
+                    id = episode_id(passage.speaker, text, at, session, repeat, agent, labels)
                 self._starts.append(start)
                 self.messages.append(passage.message)
                 self.episodes.append(NewEpisode(id, passage.speaker, text, at, session, agent))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kbcore.durable.earlier_states import EarlierStates, LoggedChange
@@ -155,11 +155,11 @@ class FactHistories(EarlierReads):
         Raises InvalidInput if the storage keeps no history, and BudgetExceeded.
         """
         self._check_history(pattern.scope)
-        services, owner = self._services, (self.database, self.tenant)
+        services, owner = self._whole_services(), (self.database, self.tenant)
         store, visible = services.log(*owner), services.log_head(*owner)
         events: deque[FactEvent] = deque(maxlen=None if oldest_first else offset + limit)
         total = 0
-        tenant = self._read_tenant()
+        tenant = self._read_tenant()  # of a view it has no purges: they count what others had
         with tenant.lock.read():
             purges = tenant.purges.all()
         with self._budget(request_limits) as budget:
@@ -169,7 +169,8 @@ class FactHistories(EarlierReads):
             )
             states.restore(start.seq)
             purged = [each for each in purges if each.seq == start.seq]
-            for event in _events(states, pattern, purged, visible, budget):
+            seen = _Seen(states, lambda whole: self._seen_in(whole, budget))
+            for event in _events(states, seen, pattern, purged, visible, budget):
                 total += 1
                 if not oldest_first or total <= offset + limit:
                     events.append(event)
@@ -182,8 +183,28 @@ class FactHistories(EarlierReads):
         self._check_scope(scope)
 
 
+class _Seen:
+    """The tenant as a reader sees it while its changes are applied again."""
+
+    def __init__(
+        self, states: EarlierStates, seen_in: Callable[[Tenant], Callable[[], Tenant]]
+    ) -> None:
+        self._states = states
+        self._seen_in = seen_in
+        self._whole: Tenant | None = None
+        self._now: Callable[[], Tenant] | None = None
+
+    def at(self, at: int) -> Tenant:
+        """Return what is seen after the changes that were applied, at a time in epoch ms."""
+        whole = self._states.tenant(at)
+        if self._now is None or whole is not self._whole:  # it was emptied, and begins again
+            self._whole, self._now = whole, self._seen_in(whole)
+        return self._now()
+
+
 def _events(
     states: EarlierStates,
+    seen: _Seen,
     pattern: FactPattern,
     purges: list[PurgeRecord],
     upto: int,
@@ -192,14 +213,14 @@ def _events(
     for purge in purges:
         yield FactEvent(PURGED, "purge", purge.at, purge.seq, count=purge.facts)
     for change in states.records(upto):
-        yield from _of_change(states, change, pattern, budget)
+        yield from _of_change(states, seen, change, pattern, budget)
 
 
 def _of_change(
-    states: EarlierStates, change: LoggedChange, pattern: FactPattern, budget: Budget
+    states: EarlierStates, seen: _Seen, change: LoggedChange, pattern: FactPattern, budget: Budget
 ) -> Iterator[FactEvent]:
     changes = change.changes()
-    tenant = states.tenant(change.at)
+    tenant = seen.at(change.at)
     tenant.advance(change.at)  # which facts had expired before the change
     names = [name for name in named_facts(tenant, changes.changes) if pattern.selects(name)]
     wide = is_wide(changes.changes)
@@ -207,7 +228,7 @@ def _of_change(
         names += pattern.stored(tenant, budget)
     before = {name: _row(tenant, name) for name in dict.fromkeys(names)}
     states.apply(change)
-    tenant = states.tenant(change.at)
+    tenant = seen.at(change.at)
     if wide:
         for name in pattern.stored(tenant, budget):
             before.setdefault(name, (None, False))

@@ -23,6 +23,7 @@ from kbcore.reason.budget import RequestLimits
 if TYPE_CHECKING:
     from kbcore.operations.services import Services
     from kbcore.state.changes import ChangeSet, Delta
+    from kbcore.state.labels import Labels
     from kbcore.state.tenant import Tenant
 
 Reads = TypeVar("Reads", bound="EarlierReads")
@@ -65,7 +66,7 @@ class EarlierServices:
         """Raise InvalidInput: an earlier state does not change."""
         raise InvalidInput.at(FIELD, "is for reads only")
 
-    def begin(self, database: str, tenant: str) -> str:
+    def begin(self, database: str, tenant: str, view: Labels = ()) -> str:
         """Raise InvalidInput: an earlier state does not change."""
         raise InvalidInput.at(FIELD, "is for reads only")
 
@@ -81,11 +82,12 @@ class EarlierReads(TenantHandle):
         Facts, rules, scopes, episodes and evidence are those that the log had then, and validity is
         judged at the instant (epoch milliseconds) unless a read says otherwise. Reads do not count
         as accesses. Raises InvalidInput for an instant in the future, in a transaction, and before
-        the oldest instant available, which is in the details; BudgetExceeded.
+        the oldest instant available, which is in the details; BudgetExceeded. A handle on a view
+        reads what the view admits of the earlier state, by the levels that are declared now.
         """
         if instant is None:
             return self
-        services = self._services
+        services = self._whole_services()
         if instant > services.clock.now_ms():
             raise InvalidInput.at(FIELD, "is in the future")
         database, name = self.database, self.tenant
@@ -100,7 +102,13 @@ class EarlierReads(TenantHandle):
         earlier = cast("Services", EarlierServices(services, tenant, instant))
         handle = type(self)(earlier, database, name, self._caller)
         handle.instant, handle.present = instant, services
-        return handle
+        return handle._through(self.view, services.find_tenant(database, name))
+
+    def _through(self: Reads, view: Labels, present: Tenant | None) -> Reads:
+        """Return this handle, which reads an earlier state, as a view shows it; `present` is the
+        tenant as it is now, whose levels decide what the view admits.
+        """
+        return self
 
     def earlier_changes(self, since: int | Place, upto: int) -> Iterator[Committed]:
         """Yield the change sets of the log after a position, or since an instant, with their

@@ -6,12 +6,14 @@ Then the records after the change are applied there too, to find those that conc
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kbcore.durable.earlier_states import EarlierStates, LoggedChange
-from kbcore.durable.transactions import stored_row
+from kbcore.durable.request_key import own_key
+from kbcore.durable.transactions import stored_row_of
 from kbcore.errors import Conflict, LogTruncated, NotFound
 from kbcore.operations.history.named_facts import is_wide, named_facts
 from kbcore.plug.ports import LogStore
@@ -40,11 +42,14 @@ from kbcore.state.changes import (
     RetractFact,
     RetractRule,
     SetPriority,
+    UseLabels,
 )
 from kbcore.state.episodes.evidence import evidence_from_json, with_evidence
 from kbcore.state.facts import UNSET_PRIORITY, FactKey, Row
+from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.merging.sides import ConflictingFact
-from kbcore.state.rulebook import ParsedRule, stored_declaration
+from kbcore.state.rule_sets import FACT, RULE, ItemKey
+from kbcore.state.rulebook import ParsedRule, RuleBook, stored_declaration
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
 from kbplanner.ir.phrases import Declaration
@@ -56,15 +61,23 @@ CONFLICTS_LISTED = 100
 RuleKey = tuple[str | None, str]
 """Scope and id of a rule or a declaration."""
 
-_Rules = tuple[dict[RuleKey, ParsedRule], dict[RuleKey, Declaration]]
+_RuleForms = tuple[tuple[Labels, ParsedRule], ...]
+"""A rule as it is stored: its forms with each of its labels; the first is the one that is shown."""
+
+_Rules = tuple[dict[RuleKey, _RuleForms], dict[RuleKey, Declaration]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    """A fact as it is stored in one state: its row and its priority."""
+class _Details:
+    """The details of a fact with some labels, in one state: its row and its priority."""
 
+    labels: Labels
     row: Row
     priority: float
+
+
+_Stored = tuple[_Details, ...]
+"""A fact as it is stored in one state: its details with each of its labels, the newest last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +95,9 @@ class _Later:
 class Undone:
     """The inverse of a change set, and what it concerns.
 
-    `seq_seen` is the last record of the tenant that was compared with it, `later` are those of
-    them that undid a change or concern the same facts, oldest first.
+    `labels` are those of what it changes. `seq_seen` is the last record of the tenant that was
+    compared with it, `later` are those of them that undid a change or concern the same facts,
+    oldest first.
     """
 
     seq: int
@@ -91,6 +105,7 @@ class Undone:
     facts: frozenset[FactKey]
     rules: frozenset[RuleKey]
     scopes: frozenset[str]
+    labels: frozenset[Labels]
     seq_seen: int
     retracted: int = 0
     restored: int = 0
@@ -118,16 +133,19 @@ class LogReplay:
         self._states = EarlierStates(store, scratch, owner, budget)
         self._budget = budget
 
-    def find(self, request: str) -> int:
-        """Return the number of the change set with an idempotency key or a transaction id.
+    def find(self, request: str, caller: str | None = None) -> int:
+        """Return the number of the change set with an idempotency key or a transaction id; `caller`
+        may have a key of its own with this text, which then is meant.
 
         Raises NotFound if the log has none, and Conflict if it has several.
         """
         self._states.at = self._states.first_record() - 1
+        own = None if caller is None else own_key(caller, request)
         numbers = [
             change.seq
             for change in self._changes()
             if request in (change.transaction, change.request)
+            or (own is not None and own == change.request)
             if any(each["op"] != "answer" for each in change.body["changes"])
         ]
         if not numbers:
@@ -236,14 +254,29 @@ class LogReplay:
         facts = [key for key in sorted(changed, key=repr) if key[0] not in new_scopes]
         gone = [key for key in facts if key not in before]
         again = [key for key in facts if key in before]
+        labelled = [key for key in facts if _has_labels(before.get(key, ()), after.get(key, ()))]
+        _check_not_deployed(tenant, ((key[0], (FACT, *key[1:])) for key in labelled), seq)
+        plain = [key for key in again if key not in set(labelled)]
         inverse: list[Change] = [
             *(DropScope(scope) for scope in sorted(new_scopes)),
-            *_inverse_facts(gone, again, before, after),
+            *_inverse_facts(gone, plain, before, after),
         ]
         of_rules = [
             key for key in _changed_rules(rules_before, _rules(tenant)) if key[0] not in new_scopes
         ]
-        inverse += _inverse_rules(of_rules, *rules_before)
+        rules_after = _rules(tenant)[0]
+        with_labels = (
+            key
+            for key in of_rules
+            if any(
+                labels
+                for state in (rules_before[0], rules_after)
+                for labels, _ in state.get(key, ())
+            )
+        )
+        _check_not_deployed(tenant, ((scope, (RULE, id)) for scope, id in with_labels), seq)
+        inverse += _inverse_rules(of_rules, rules_after, *rules_before)
+        inverse += _inverse_labelled([key for key in labelled if key in before], before)
         if not inverse:
             raise Conflict(
                 "the change set changed no fact and no rule",
@@ -255,6 +288,12 @@ class LogReplay:
             frozenset(facts),
             frozenset(of_rules),
             new_scopes,
+            frozenset(
+                (
+                    *_changed_labels(facts, before, after),
+                    *_labels_of_rules(of_rules, rules_before[0], rules_after),
+                )
+            ),
             seq,
             len(gone),
             len(again),
@@ -306,11 +345,70 @@ def _inverse_facts(
     for scope, name, args, sign in gone:
         yield RetractFact(name, args, sign, scope)
     if again:
-        yield RestoreFacts(tuple(_restored(before[key].row) for key in again))
+        yield RestoreFacts(tuple(_restored(before[key][0].row) for key in again))
     for key in again:
         scope, name, args, sign = key
-        if before[key].priority != (after[key].priority if key in after else UNSET_PRIORITY):
-            yield SetPriority(name, args, before[key].priority, sign, scope)
+        priority = before[key][0].priority
+        if priority != (after[key][0].priority if key in after else UNSET_PRIORITY):
+            yield SetPriority(name, args, priority, sign, scope)
+
+
+def _changed_labels(
+    facts: Iterable[FactKey], before: Mapping[FactKey, _Stored], after: Mapping[FactKey, _Stored]
+) -> Iterator[Labels]:
+    """Yield the labels of the details of facts that are not the same in two states."""
+    for key in facts:
+        old, new = before.get(key, ()), after.get(key, ())
+        yield from (each.labels for each in old if each not in new)
+        yield from (each.labels for each in new if each not in old)
+
+
+def _labels_of_rules(
+    rules: Iterable[RuleKey], before: dict[RuleKey, _RuleForms], after: dict[RuleKey, _RuleForms]
+) -> Iterator[Labels]:
+    """Yield the labels of the forms of rules that are not the same in two states; a declaration
+    has none.
+    """
+    for key in rules:
+        forms = set(before.get(key, ())) ^ set(after.get(key, ()))
+        yield from (labels for labels, _ in forms)
+        if key not in before and key not in after:
+            yield NO_LABELS
+
+
+def _has_labels(*states: _Stored) -> bool:
+    return any(len(state) > 1 or any(each.labels for each in state) for state in states)
+
+
+def _check_not_deployed(
+    tenant: Tenant, items: Iterable[tuple[str | None, ItemKey]], seq: int
+) -> None:
+    """Raise Conflict if a rule set contains one of some facts or rules with labels: its share would
+    be undone too.
+    """
+    for scope, key in items:
+        if names := tenant.rule_sets.sets_of(scope, key):
+            raise Conflict(
+                f"the change concerns labels of what the rule set '{names[0]}' contains too, and is"
+                " not undone",
+                {"reason": "ruleSet", "commitSeq": seq, "name": names[0]},
+            )
+
+
+def _inverse_labelled(
+    again: Sequence[FactKey], before: Mapping[FactKey, _Stored]
+) -> Iterator[Change]:
+    """Yield the changes that store facts as before, with the details of each of their labels."""
+    for scope, name, args, sign in again:
+        yield RetractFact(name, args, sign, scope)
+    rounds: dict[tuple[int, Labels], list[RestoredFact]] = {}
+    for key in again:
+        for number, each in enumerate(before[key]):
+            fact = replace(_restored(each.row), priority=each.priority)
+            rounds.setdefault((number, each.labels), []).append(fact)
+    for (_, labels), facts in sorted(rounds.items(), key=lambda each: each[0][0]):
+        yield UseLabels(labels)
+        yield RestoreFacts(tuple(facts))
 
 
 def _not_found(seq: int) -> NotFound:
@@ -373,23 +471,28 @@ def _rows_of(tenant: Tenant, names: Iterable[FactKey]) -> dict[FactKey, _Stored]
     """Return those of the facts that are stored, also values that have ended."""
     stored: dict[FactKey, _Stored] = {}
     for name in names:
-        row = stored_row(tenant, name, history=True)
-        if row is not None:
-            stored[name] = _Stored(row, _priority(tenant, name))
+        if details := tuple(_details(tenant, name)):
+            stored[name] = details
     return stored
 
 
-def _priority(tenant: Tenant, name: FactKey) -> float:
+def _details(tenant: Tenant, name: FactKey) -> Iterator[_Details]:
     scope, predicate, args, positive = name
     partition = tenant.partition(scope)
     stored = (
         None if partition is None else partition.get(RelationSchema(predicate, len(args), positive))
     )
     if stored is None:
-        return UNSET_PRIORITY
-    symbols = tenant.engine.intern_many(args)
-    ids = stored.relation.locate(symbols, 1)
-    return float(stored.relation.attributes(Attribute.PRIORITY, ids)[0])
+        return
+    symbols = array("I", [tenant.engine.find(arg) for arg in args])
+    key = tuple(symbols)
+    layers = [(each, stored.layers[each]) for each in stored.stacked.get(key, ())]
+    for labels, layer in layers or [(stored.labels.get(key), stored)]:
+        row = stored_row_of(tenant, layer, symbols, history=True)
+        if row is not None:
+            ids = layer.relation.locate(symbols, 1)
+            priority = float(layer.relation.attributes(Attribute.PRIORITY, ids)[0])
+            yield _Details(labels, row, priority)
 
 
 def _in_force(later: Sequence[_Later], seq: int) -> list[_Later]:
@@ -419,22 +522,40 @@ def _changed_rules(before: _Rules, after: _Rules) -> list[RuleKey]:
 def _rules(tenant: Tenant) -> _Rules:
     book = tenant.rules
     return (
-        {(known.scope, known.id): known for known in book.all()},
+        {(known.scope, known.id): _forms(book, known) for known in book.all()},
         {(known.scope, known.id): known.declaration for known in book.declarations()},
     )
 
 
+def _forms(book: RuleBook, known: ParsedRule) -> _RuleForms:
+    forms = [(labels, book.form(known, labels)) for labels in book.labels_of(known)]
+    return tuple(sorted(forms, key=lambda each: each[1] != known))
+
+
 def _inverse_rules(
-    keys: Iterable[RuleKey], rules: dict[RuleKey, ParsedRule], declared: dict[RuleKey, Declaration]
+    keys: Iterable[RuleKey],
+    after: dict[RuleKey, _RuleForms],
+    rules: dict[RuleKey, _RuleForms],
+    declared: dict[RuleKey, Declaration],
 ) -> Iterator[Change]:
+    labelled: dict[Labels, list[ParsedRule]] = {}
     for key in keys:
         scope, id = key
         if key in rules:
-            yield AssertRules((rules[key],))
+            if key in after:  # stored with other labels
+                yield RetractRule(id, scope)
+            for labels, form in rules[key]:
+                labelled.setdefault(labels, []).append(form)
         elif key in declared:
             yield Declare((declared[key],))
         else:
             yield RetractRule(id, scope)
+    for labels, forms in labelled.items():
+        if labels:
+            yield UseLabels(labels)
+        yield AssertRules(tuple(forms))
+    if any(labelled):
+        yield UseLabels(NO_LABELS)
 
 
 def _key(row: Row) -> FactKey:

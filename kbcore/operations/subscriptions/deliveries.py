@@ -23,9 +23,12 @@ from kbcore.clock import Clock
 from kbcore.errors import KBError, NotFound
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.plug.webhooks import DeliveryOutcome, WebhookMessage, WebhookSender
+from kbcore.state.labels import Labels
 from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbcore.state.tenant import Tenant
 from kbcore.subscriptions.goal import StandingGoal
+from kbcore.tracing import spans
+from kbcore.tracing.causes import cause_of
 
 MAX_DELIVERING = 8
 """Goals that are delivered at a time."""
@@ -155,20 +158,28 @@ class Deliveries:
         circuits: set[CircuitKey] = set()
         self._is_waited_for = False
         for tenant in list(self._tenants()):
-            webhooks = {
-                each.id: (tenant.database, tenant.name, each.owner, each.webhook)
-                for each in tenant.subscriptions
-                if each.webhook is not None
-            }
-            if not webhooks:
+            by_view: dict[Labels, list[str]] = {}
+            for each in tenant.subscriptions:
+                if each.webhook is not None:
+                    circuits.add((tenant.database, tenant.name, each.owner, each.webhook))
+                    by_view.setdefault(each.view, []).append(each.id)
+            if not by_view:
                 continue
-            circuits.update(webhooks.values())
-            kb = self._open_kb(tenant.database, tenant.name)
-            if not kb.keeps_goals():
+            whole = self._open_kb(tenant.database, tenant.name)
+            if not whole.keeps_goals():
                 continue
-            if (due := kb.next_due_seconds()) is not None:
-                wait = min(wait, due)
-            present.update(((tenant.database, tenant.name, id), kb) for id in webhooks)
+            for view, ids in by_view.items():
+                try:
+                    kb = whole.of_view(view)
+                    due = kb.next_due_seconds()
+                except KBError as error:
+                    if not view:
+                        raise
+                    _log.warning("the webhooks of a view could not be delivered: %s", error)
+                    continue
+                if due is not None:
+                    wait = min(wait, due)
+                present.update(((tenant.database, tenant.name, id), kb) for id in ids)
         if all_due:
             with self._mutex:
                 self._due.update(present)
@@ -237,7 +248,7 @@ class Deliveries:
         """
         is_left = False
         try:
-            kb = self._open_kb(key[0], key[1])
+            kb = self._open_kb(key[0], key[1]).seeing_goal(key[2])
             while not self._closing and (is_left := self._batch(kb, key, circuit)):
                 if self._is_waited_for:
                     break
@@ -262,6 +273,7 @@ class Deliveries:
         subscription = None if goal is None else goal.subscription
         if goal is None or subscription is None:
             return False
+        kb.check_owner(subscription)
         webhook, start = subscription.webhook, subscription.delivered
         if webhook is None or start is None:
             return False
@@ -302,7 +314,15 @@ class Deliveries:
         for moment, kind, data in messages:
             more = {"database": key[0], "tenant": key[1], "goalId": goal.id}
             data = {**more, "goal": goal.goal, "scope": goal.scope, **data}
-            is_well = self._send(kb, subscription, circuit, _message(kind, data))
+            message = _message(kind, data)
+            if spans.tracer is None:
+                is_well = self._send(kb, subscription, circuit, message)
+            else:
+                causes = cause_of(key[0], key[1], moment.seq)
+                with spans.tracer.begin("webhook", spans.CLIENT, causes=causes) as span:
+                    is_well = self._send(kb, subscription, circuit, message)
+                    if not is_well:
+                        span.fail("delivery_failed")
             if not is_well:
                 break
             done = moment

@@ -74,17 +74,17 @@ class ReplayedChanges:
 
     def __init__(self) -> None:
         self.replaying = threading.Lock()
-        self._known: dict[str, Replayed] = {}
+        self._known: dict[tuple[str, str, str | None], Replayed] = {}
 
     def get(self, goal: StandingGoal, position: StatePosition) -> Replayed | None:
         """Return changes that begin at a state or before, None if there are none."""
-        known = self._known.get(goal.id)
+        known = self._known.get(_name_of(goal))
         return known if known is not None and known.covers(position) else None
 
     def put(self, goal: StandingGoal, replayed: Replayed) -> None:
         """Keep changes, in place of earlier ones of the goal."""
-        self._known.pop(goal.id, None)
-        self._known[goal.id] = replayed
+        self._known.pop(_name_of(goal), None)
+        self._known[_name_of(goal)] = replayed
         while len(self._known) > MAX_GOALS:
             del self._known[next(iter(self._known))]
 
@@ -93,9 +93,14 @@ class ReplayedChanges:
         self._known.clear()
 
 
+def _name_of(goal: StandingGoal) -> tuple[str, str, str | None]:
+    """Return what tells a goal from an earlier one with its id."""
+    return goal.id, goal.goal, goal.scope
+
+
 class GoalReplay:
     """One replay of a goal. `evaluator` makes the evaluator of a rebuilt tenant, `show` returns the
-    external form of a change there.
+    external form of a change there, and `seen_in` a function that returns what the goal sees of it.
     """
 
     def __init__(
@@ -105,8 +110,10 @@ class GoalReplay:
         evaluator: Callable[[Tenant], Evaluator],
         show: Callable[[Tenant, StandingGoal, AnswerChange], GoalChange],
         budget: Budget,
+        seen_in: Callable[[Tenant, Budget], Callable[[], Tenant]],
     ) -> None:
         self._states = states
+        self._seen_in = seen_in
         self._goal = StandingGoal(
             goal.id, goal.goal, goal.body, goal.scope, goal.ttl_ms, goal.expires_at
         )
@@ -142,12 +149,12 @@ class GoalReplay:
         """Follow the goal; return True if that went up to the end."""
         states = self._states
         states.restore(since.seq, since.at)
-        self._tenant = states.tenant(since.at)
-        with self._tenant.lock.write():
-            self._tenant.advance(since.at)
+        whole = states.tenant(since.at)
+        with whole.lock.write():
+            whole.advance(since.at)
+        seen = self._seen_in(whole, self._budget)
+        self._begin_in(seen())
         self._check_time(since)
-        self._evaluator = self._new_evaluator(self._tenant)
-        self._journals = Journals(self._tenant)
         with self._tenant.lock.read():
             self._goal.begin(self._evaluator, since, self._budget)
         self._journals.watch([self._goal])
@@ -155,8 +162,11 @@ class GoalReplay:
         for change in states.records(until.seq):
             self._advance(seq, min(change.at, until.at))
             states.apply(change)
-            if states.tenant(change.at) is not self._tenant:
+            if states.tenant(change.at) is not whole:
                 raise _ReplayGap
+            if (now := seen()) is not self._tenant:  # all of it was copied again
+                self._goal.move(self._tenant.engine, now.engine)
+                self._begin_in(now)
             seq = change.seq
             self._observe(seq)
             if len(self._changes) >= MAX_CHANGES or self._rows >= MAX_ROWS:
@@ -164,6 +174,11 @@ class GoalReplay:
         self._advance(seq, until.at)
         self._check_time(until)
         return True
+
+    def _begin_in(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._evaluator = self._new_evaluator(tenant)
+        self._journals = Journals(tenant)
 
     def _check_time(self, moment: StatePosition) -> None:
         """Raise an error if facts that are valid in a state have ceased to be: the clock went

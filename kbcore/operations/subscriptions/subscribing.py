@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from kbcore.clock import Clock
 from kbcore.durable.earlier_states import EarlierStates
 from kbcore.durable.records import read_body
-from kbcore.errors import Forbidden, InvalidInput, KBError, LogTruncated, NotFound
+from kbcore.errors import Forbidden, InvalidInput, KBError, LogTruncated, NotFound, RateLimited
 from kbcore.events.events import mark_of
 from kbcore.operations.base import TenantHandle
 from kbcore.operations.subscriptions.replaying import (
@@ -26,14 +26,23 @@ from kbcore.retraction.programs import Programs
 from kbcore.retraction.rows import RowSet
 from kbcore.state.changes import EndSubscriptions, NoteDelivery, Outdated, PutSubscription
 from kbcore.state.facts import Row
+from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.subscriptions import StatePosition, StoredSubscription, Webhook
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbcore.state.views import MAX_OBSERVED, ViewStates
 from kbcore.subscriptions.goal import Evaluator, StandingGoal
 from kbcore.subscriptions.history import AnswerChange
-from kbcore.subscriptions.registry import RegistryNode, StandingGoals
+from kbcore.subscriptions.registry import (
+    RegistryNode,
+    StandingGoals,
+    ViewGoals,
+    id_in_use,
+    registries,
+)
 from kbcore.upkeep.purge import PurgedGoal
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Variable
+from kbplanner.syntax.parser import parse_body
 from kbplanner.syntax.printer import print_item
 
 DEFAULT_TTL_MS = 3_600_000
@@ -124,18 +133,42 @@ class StandingGoalMethods(TenantHandle):
         new = StandingGoal(goal_id, text, body, scope, ttl_ms, expires_at)
         new.owner = None if self.actor is None else self.actor.name
         self._services.need_tenant(self.database, self.tenant)
-        with self._reads(request_limits, kind="ask", goal=body) as (tenant, budget):
-            goals = self._standing_goals(tenant)
+        with self._reads_goals(request_limits, body) as (goals, tenant, budget):
+            self._refuse_required(body, tenant, "goal")
             goal = goals.add(new, budget, self._is_admin)
-        if keep is not None:
-            try:
+        try:
+            if goal is new:
+                self._check_observed()
+            if keep is not None:
                 self._keep(goal, keep)
-            except KBError:
-                if goal is new:
-                    goals.remove(goal.id)
-                raise
-        with self._reads(request_limits, kind="ask") as (tenant, budget):
+        except KBError:
+            if goal is new:
+                goals.remove(goal.id)
+            raise
+        with self._reads_goals(request_limits) as (goals, tenant, budget):
             return self._goal_answers(tenant, goals, goal, budget)
+
+    def _check_observed(self) -> None:
+        """Raise RateLimited if the views with standing goals are too many, or take too much."""
+        if not self.view:
+            return
+        tenant = self._stored_tenant()
+        states = tenant.attached.get(ViewStates)
+        views = {each.view for each in tenant.subscriptions if each.view}
+        if (of_views := tenant.attached.get(ViewGoals)) is not None:
+            of_views.forget_unused(views)
+        observed = views if states is None else views | states.observed()
+        if len(observed) > MAX_OBSERVED:
+            limit = {"limit": "viewsWithGoals", "value": MAX_OBSERVED}
+            message = f"a tenant has standing goals of at most {MAX_OBSERVED} different views"
+            raise RateLimited(message, 1.0, limit)
+        if states is not None and self.view not in views and states.is_full:
+            megabytes = self._services.config.history_cache_mb
+            limit = {"limit": "HISTORY_CACHE_MB", "value": megabytes}
+            message = (
+                f"the views with standing goals take more memory than HISTORY_CACHE_MB={megabytes}"
+            )
+            raise RateLimited(message, 1.0, limit)
 
     def _keep(self, goal: StandingGoal, keep: DurableSubscription) -> None:
         """Store the subscription of a goal, unless it is stored like this."""
@@ -145,9 +178,23 @@ class StandingGoalMethods(TenantHandle):
             return
         now = self._services.clock.now_ms()
         subscription = StoredSubscription(
-            goal.id, goal.goal, goal.scope, goal.ttl_ms, now, goal.expires_at, goal.owner, webhook
+            goal.id,
+            goal.goal,
+            goal.scope,
+            goal.ttl_ms,
+            now,
+            goal.expires_at,
+            goal.owner,
+            webhook,
+            view=self.view,
         )
-        self._commit((PutSubscription(subscription),))
+
+        def check() -> None:
+            other = self._stored_tenant().subscriptions.get(goal.id)
+            if other is not None and other.view != self.view:
+                raise id_in_use(goal.id)
+
+        self._commit((PutSubscription(subscription),), check)
         if webhook is not None:
             self._services.wake_deliveries()
 
@@ -178,8 +225,8 @@ class StandingGoalMethods(TenantHandle):
 
     def all_to_deliver(self, goal: StandingGoal) -> GoalAnswers:
         """Do what `goal_answers` does, without renewing the goal."""
-        with self._reads(None, kind="ask") as (tenant, budget):
-            return self._goal_answers(tenant, self._standing_goals(tenant), goal, budget)
+        with self._reads_goals(None) as (goals, tenant, budget):
+            return self._goal_answers(tenant, goals, goal, budget)
 
     def note_delivery(self, goal: StandingGoal, delivered: StatePosition) -> None:
         """Record up to which state the receiver of a goal's webhook has the changes; this renews
@@ -196,8 +243,8 @@ class StandingGoalMethods(TenantHandle):
         """End the standing goals of an owner that have a webhook: the same address and secret."""
         ids = tuple(
             each.id
-            for each in self._read_tenant().subscriptions
-            if (each.owner, each.webhook) == (owner, webhook)
+            for each in self._stored_tenant().subscriptions
+            if (each.owner, each.webhook, each.view) == (owner, webhook, self.view)
         )
         if ids:
             self._commit((EndSubscriptions(ids),))
@@ -218,20 +265,20 @@ class StandingGoalMethods(TenantHandle):
         goal.expires_at = max(goal.expires_at, self._services.clock.now_ms() + goal.ttl_ms)
         return goal
 
-    def shown_webhook(self, goal: StandingGoal) -> str | None:
+    def shown_webhook(self, goal: StandingGoal | StoredSubscription) -> str | None:
         """Return the address of the webhook of a goal as the caller may see it, None without one.
 
         Its owner and administrators see all of it. Others do not see the parts that may be secret.
         """
-        if goal.webhook is None or not self._owns(goal):
-            return goal.public_webhook_url
-        return goal.webhook.url
+        if goal.webhook is None:
+            return None
+        return goal.webhook.url if self._owns(goal) else goal.webhook.public_url
 
     def goal_answers(self, id: str, *, request_limits: RequestLimits | None = None) -> GoalAnswers:
         """Return the current answers of a standing goal. Raises NotFound and BudgetExceeded."""
         goal = self.standing_goal(id)
-        with self._reads(request_limits, kind="ask") as (tenant, budget):
-            return self._goal_answers(tenant, self._standing_goals(tenant), goal, budget)
+        with self._reads_goals(request_limits) as (goals, tenant, budget):
+            return self._goal_answers(tenant, goals, goal, budget)
 
     def goal_changes(
         self,
@@ -262,13 +309,13 @@ class StandingGoalMethods(TenantHandle):
     ) -> list[GoalChange] | None:
         earlier: list[GoalChange] = []
         while True:
-            with self._reads(request_limits, kind="ask") as (tenant, budget):
+            with self._reads_goals(request_limits) as (goals, tenant, budget):
                 left = None if limit is None else limit - len(earlier)
-                changes = self._standing_goals(tenant).changes(goal, position, left, budget)
+                changes = goals.changes(goal, position, left, budget)
                 if not isinstance(changes, StatePosition):
                     later = [self._shown_change(tenant, goal, change) for change in changes]
                     return earlier + later
-                purged = tenant.purges.last_seq()
+            purged = self._stored_tenant().purges.last_seq()
             if position.seq < purged:  # the log may still have the purged text
                 return earlier or None
             replayed = self._replayed(tenant, goal, position, changes)
@@ -297,7 +344,23 @@ class StandingGoalMethods(TenantHandle):
         self._commit((EndSubscriptions((id,)),))
         return was_there
 
+    def _standing_bodies(self) -> list[tuple[Labels, Sequence[BodyItem]]]:
+        tenant = self._stored_tenant()
+        bodies: list[tuple[Labels, Sequence[BodyItem]]] = [
+            (each.view, parse_body(each.goal)) for each in tenant.subscriptions
+        ]
+        for goals in registries(tenant):
+            bodies += [(goals.view, goal.body) for goal in goals.all() if not goal.is_durable]
+        return bodies
+
     def _goals_to_purge(self) -> list[PurgedGoal]:
+        """Return the standing goals of the tenant and of all its views."""
+        tenant = self._stored_tenant()
+        in_memory = [each.all() for each in registries(tenant)]
+        goals: list[StandingGoal | StoredSubscription] = [
+            *tenant.subscriptions,
+            *(goal for part in in_memory for goal in part if not goal.is_durable),
+        ]
         return [
             PurgedGoal(
                 goal.id,
@@ -305,27 +368,42 @@ class StandingGoalMethods(TenantHandle):
                 self.shown_webhook(goal),
                 "" if goal.webhook is None else goal.webhook.url,
             )
-            for goal in self.standing_goals()
+            for goal in goals
         ]
 
     def _end_goals(self, ids: Iterable[str]) -> None:
-        goals = StandingGoals.of(self._read_tenant())
-        for id in ids:
-            if goals is not None:
+        ended = set(ids)
+        for goals in registries(self._stored_tenant()):
+            for id in ended:
                 goals.remove(id)
 
     def keep_goals(self) -> None:
         """Do the upkeep of subscriptions: evaluate goals after a start, so that later changes are
         in memory, and record which ended and which were used.
         """
-        goals = self._known_goals(self._read_tenant())
-        if goals is None or not self._leads():
+        if not self._leads():
             return
+        goals = self._known_goals(self._read_tenant())
+        if goals is not None:
+            self._keep_all(goals)
+
+    def views_with_goals(self) -> list[Labels]:
+        """Return the views that have standing goals, the tenant as a whole among them."""
+        tenant = self._stored_tenant()
+        views = {each.view for each in tenant.subscriptions}
+        if StandingGoals.of(tenant) is not None:
+            views.add(NO_LABELS)
+        if (of_views := tenant.attached.get(ViewGoals)) is not None:
+            of_views.forget_unused(views)
+            views.update(view for view, _ in of_views.all())
+        return sorted(views)
+
+    def _keep_all(self, goals: StandingGoals) -> None:
         for goal in goals.all():
             if not goal.is_begun and not goal.was_tried:
                 goal.was_tried = True
-                with suppress(KBError), self._reads(None, kind="ask") as (_, budget):
-                    goals.answers(goal, budget)
+                with suppress(KBError), self._reads_goals(None) as (current, _, budget):
+                    current.answers(goal, budget)
         if ended := goals.expired():
             with suppress(Outdated):
                 self._commit((EndSubscriptions(ended),), self._still_expired(goals, ended))
@@ -363,7 +441,7 @@ class StandingGoalMethods(TenantHandle):
         """
 
         def check() -> None:
-            stored = self._read_tenant().subscriptions
+            stored = self._stored_tenant().subscriptions
             for each in subscriptions:
                 known = stored.get(each.id)
                 if known is None or not known.is_same(each):
@@ -375,20 +453,41 @@ class StandingGoalMethods(TenantHandle):
     def _is_admin(self) -> bool:
         return self.actor is None or self.actor.is_admin
 
-    def _owns(self, goal: StandingGoal) -> bool:
+    def _owns(self, goal: StandingGoal | StoredSubscription) -> bool:
         return self.actor is None or self.actor.is_admin or goal.owner == self.actor.name
 
     def _known_goals(self, tenant: Tenant) -> StandingGoals | None:
         """Return the standing goals of a tenant, None if it has none."""
-        known = StandingGoals.of(tenant)
-        if tenant.gone:
+        home = self._stored_tenant() if self.view else tenant
+        known = self._goals_at(home)
+        if home.gone:
             return None
-        if known is None and len(tenant.subscriptions):
+        if known is None and any(each.view == self.view for each in home.subscriptions):
             return self._standing_goals(tenant)
         return known
 
+    def _goals_at(self, home: Tenant) -> StandingGoals | None:
+        """Return the standing goals of the view of a tenant, None if it never had any."""
+        if not self.view:
+            return StandingGoals.of(home)
+        of_views = home.attached.get(ViewGoals)
+        return None if of_views is None else of_views.get(self.view)
+
+    @contextmanager
+    def _reads_goals(
+        self, request_limits: RequestLimits | None, goal: Sequence[BodyItem] | None = None
+    ) -> Iterator[tuple[StandingGoals, Tenant, Budget]]:
+        """Do what `_reads` does, and yield the standing goals, which stay with its tenant."""
+        while True:
+            with self._reads(request_limits, kind="ask", goal=goal) as (tenant, budget):
+                goals = self._standing_goals(tenant)
+                if goals.tenant is tenant:  # else it was copied again
+                    yield goals, tenant, budget
+                    return
+
     def _standing_goals(self, tenant: Tenant) -> StandingGoals:
-        goals = StandingGoals.of(tenant)
+        home = self._stored_tenant() if self.view else tenant
+        goals = self._goals_at(home)
         if goals is not None:
             return goals
         services = self._services
@@ -398,8 +497,13 @@ class StandingGoalMethods(TenantHandle):
             services.clock.now_ms,
             self._leads,
         )
-        return tenant.attached.need(
-            StandingGoals, lambda: StandingGoals(self._evaluator(tenant), node)
+        if not self.view:
+            return tenant.attached.need(
+                StandingGoals, lambda: StandingGoals(tenant, self._evaluator, node)
+            )
+        return home.attached.need(ViewGoals, ViewGoals).need(
+            self.view,
+            lambda: StandingGoals(tenant, self._evaluator, node, home, self.view),
         )
 
     def _leads(self) -> bool:
@@ -426,7 +530,7 @@ class StandingGoalMethods(TenantHandle):
         """Return the state that an event id or the number of a commit names, None for any other
         text.
         """
-        log = self._services.log(self.database, self.tenant)
+        log = self._whole_services().log(self.database, self.tenant)
         status = log.status()
         if re.fullmatch("[0-9]{1,18}", text):
             seq = int(text)
@@ -455,7 +559,7 @@ class StandingGoalMethods(TenantHandle):
         )
 
     def _event_id(self, moment: StatePosition) -> str:
-        log_id = self._services.log(self.database, self.tenant).status().log_id
+        log_id = self._whole_services().log(self.database, self.tenant).status().log_id
         return f"{mark_of(log_id)}.{moment.seq}.{moment.at}"
 
     def _replayed(
@@ -465,7 +569,7 @@ class StandingGoalMethods(TenantHandle):
         lock.
         """
         known = tenant.attached.need(ReplayedChanges, ReplayedChanges)
-        services = self._services
+        services = self._whole_services()
         milliseconds = services.config.standing_goals_replay_ms
         with self._budget() as budget:
             budget.timeout_ms = milliseconds
@@ -475,7 +579,9 @@ class StandingGoalMethods(TenantHandle):
                     return replayed
                 owner = self.database, self.tenant
                 states = EarlierStates(services.log(*owner), services.scratch(), owner, budget)
-                replay = GoalReplay(states, goal, self._evaluator, self._shown_change, budget)
+                replay = GoalReplay(
+                    states, goal, self._evaluator, self._shown_change, budget, self._seen_in
+                )
                 replayed = replay.run(since, until)
                 if replayed is not None:
                     known.put(goal, replayed)

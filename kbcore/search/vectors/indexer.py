@@ -171,7 +171,9 @@ class VectorIndexes:
                 embedding = self.embedding
                 file = None
                 if path is not None:
-                    file = VectorFile(path, embedding.name, embedding.dimension)
+                    file = VectorFile(
+                        path, embedding.name, embedding.dimension, self._settings.sealer_of(*key)
+                    )
                 saved = self._saved[key] = _Saved(file)
             return saved
 
@@ -234,7 +236,7 @@ class VectorIndexes:
                 elif unsaved:
                     self._offload_disk(lambda: file.append(unsaved, seq))
                 saved.is_read = False
-        except OSError as error:
+        except (OSError, KBError) as error:
             _log.warning("vectors of facts were not saved and may be made again: %s", error)
 
     def _run(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from kbcore.encryption.sealer import FileSealer
 from kbcore.search.vectors.files import SUFFIX, TEMPORARY, erased_in
 from kbcore.search.vectors.index import TextOf
 from kbcore.state.tenant import Tenant
@@ -23,18 +24,24 @@ class ErasesVectors(Protocol):
         """Remove the vectors of facts that are gone, in memory and in the file. Raises OSError."""
 
 
+def plain(database: str, tenant: str) -> None:
+    """Return None: the file of a tenant is not encrypted."""
+
+
 @dataclass(frozen=True, slots=True)
 class VectorSettings:
     """Settings of the vectors of a node.
 
     `folder` is that of the files, None for none; `shard_of` gives the shard of a tenant, by which
     the processes of a node tell their files apart; `max_bytes` is the memory per tenant.
+    `sealer_of` returns what encrypts the file of a tenant, None without encryption.
     """
 
     folder: Path | None
     shard_of: Callable[[str, str], int]
     max_bytes: int
     text_of: TextOf
+    sealer_of: Callable[[str, str], FileSealer | None] = plain
 
 
 def path_of(settings: VectorSettings, database: str, tenant: str) -> Path | None:

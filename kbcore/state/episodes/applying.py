@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kbcore.state.changes import (
     AddEpisodes,
@@ -11,12 +11,14 @@ from kbcore.state.changes import (
     Delta,
     PurgeMemory,
     RemovedFacts,
+    RestoredFact,
     RestoreFacts,
 )
 from kbcore.state.episodes.erased import ErasedEpisode
 from kbcore.state.episodes.evidence import Span, evidence_of, union, with_evidence
 from kbcore.state.episodes.purges import PurgeRecord
-from kbcore.state.facts import FactRows
+from kbcore.state.facts import Fact, FactRows
+from kbcore.state.labelling import assert_labelled, settle, take_admitted
 from kbcore.state.merging.sides import ConflictingFact
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
@@ -36,15 +38,18 @@ def add_episodes(
     tenant: Tenant, change: AddEpisodes, at: int, delta: Delta, yield_now: YieldNow
 ) -> None:
     """Store episodes; those whose ids are known change nothing."""
-    new = sum(
-        tenant.episodes.add(episode.dated(at))
-        for episode in paced(change.episodes, yield_now, EPISODES_PER_YIELD)
-    )
+    new = 0
+    for episode in paced(change.episodes, yield_now, EPISODES_PER_YIELD):
+        if tenant.episodes.add(episode.dated(at)):
+            new += 1
+            if delta.labels:
+                tenant.use_labels(delta.labels)
+                tenant.episode_labels[episode.id] = delta.labels
     delta.details["episodes"] = delta.details.get("episodes", 0) + new
 
 
-def add_evidence(tenant: Tenant, change: AddEvidence, yield_now: YieldNow) -> None:
-    """Add evidence to the facts that are stored."""
+def add_evidence(tenant: Tenant, change: AddEvidence, delta: Delta, yield_now: YieldNow) -> None:
+    """Add evidence to the facts that are stored, where they have the labels of the change."""
     for fact in paced(change.facts, yield_now, FACTS_PER_YIELD):
         partition = tenant.partition(fact.scope)
         stored = None if partition is None else partition.get(fact.schema)
@@ -54,10 +59,16 @@ def add_evidence(tenant: Tenant, change: AddEvidence, yield_now: YieldNow) -> No
         if not len(located(stored.relation, array("I", row), 1)[1]):
             continue
         stored = partition.writable(fact.schema)
-        before = stored.metadata.get(row, {})
+        layer = stored.layers.get(delta.labels) if row in stored.stacked else stored
+        if layer is stored and stored.labels.get(row) != delta.labels:
+            continue
+        if layer is None or not len(located(layer.relation, array("I", row), 1)[1]):
+            continue
+        before = layer.metadata.get(row, {})
         new = [each.to_json() for each in fact.evidence if each.episode in tenant.episodes]
-        stored.describe(row, with_evidence(before, union(evidence_of(before), new)))
-        tenant.changed(0, stored)
+        layer.describe(row, with_evidence(before, union(evidence_of(before), new)))
+        tenant.changed(0, layer)
+        settle(tenant, stored, row)
 
 
 def purge(
@@ -72,12 +83,17 @@ def purge(
     )
     _note_places(tenant, change, yield_now)
     episodes = tenant.episodes.remove(change.episodes, yield_now)
+    for episode in paced(episodes, yield_now):
+        tenant.episode_labels.pop(episode.id, None)
     if episodes:
         _forget_evidence(tenant, {episode.id for episode in paced(episodes, yield_now)}, yield_now)
     if change.goals:
         tenant.subscriptions.remove(change.goals)
     tenant.answered.forget_texts()
-    tenant.purges.note(PurgeRecord(change.id, change.by, delta.at, delta.seq, facts, len(episodes)))
+    position = tenant.chain.count
+    tenant.purges.note(
+        PurgeRecord(change.id, change.by, delta.at, delta.seq, facts, len(episodes), position)
+    )
     delta.details["purgedFacts"] = delta.details.get("purgedFacts", 0) + facts
     delta.details["purgedEpisodes"] = delta.details.get("purgedEpisodes", 0) + len(episodes)
 
@@ -125,6 +141,10 @@ def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, yield_no
         return 0
     stored = partition.writable(group.schema)
     rows, ids = located(stored.relation, rows, len(ids))
+    if stored.has_labels:
+        stacks = list(zip(*[iter(rows)] * arity, strict=True)) or [()]
+        rows, count, _ = take_admitted(tenant, stored, stacks, delta, yield_now)
+        rows, ids = located(stored.relation, rows, count)
     keys, removed = stored.take(tenant.engine, rows, ids, yield_now)
     tenant.changed(len(ids), stored)
     delta.removed.append(RemovedFacts(stored.schema, stored.scope, keys, removed, number))
@@ -133,7 +153,10 @@ def _remove(tenant: Tenant, group: FactRows, delta: Delta, number: int, yield_no
 
 def _forget_evidence(tenant: Tenant, episodes: set[str], yield_now: YieldNow) -> None:
     """Remove the spans of episodes from the evidence of all facts."""
-    for _, stored in tenant.stored():
+    everywhere = (
+        layer for _, stored in tenant.stored() for layer in (stored, *stored.layers.values())
+    )
+    for stored in everywhere:
         left: dict[RowKey, list[Span]] = {}
         for row, metadata in paced(stored.metadata.items(), yield_now, FACTS_PER_YIELD):
             spans = evidence_of(metadata)
@@ -151,20 +174,41 @@ def restore_facts(tenant: Tenant, change: RestoreFacts, delta: Delta, yield_now:
         schema = RelationSchema(fact.predicate, len(fact.args), fact.standing.positive)
         stored = tenant.need_partition(fact.scope).writable(schema)
         symbols = tenant.engine.intern_many(fact.args)
-        ids, added = stored.relation.insert(symbols, 1)
-        begin, end = _describe(stored, ids, fact.standing, fact.ttl)
-        row = tuple(symbols)
-        metadata = fact.standing.metadata
-        known = [span for span in evidence_of(metadata) if span["episode"] in tenant.episodes]
-        stored.describe(row, with_evidence(metadata, known))
-        tenant.changed(added, stored)
-        if begin != 0 or end != FOREVER or row in stored.limited:
-            stored.limited.add(row)
-            tenant.limit(stored, row)
-            if begin == 0 and end == FOREVER:
-                stored.limited.discard(row)
-        delta.asserted += added
-        delta.updated += 1 - added
+        if not (delta.labels or stored.has_labels):
+            _restore(tenant, stored, symbols, fact, delta)
+            continue
+
+        def insert(
+            layer: StoredRelation,
+            symbols: array[int],
+            facts: Sequence[Fact],
+            fact: RestoredFact = fact,
+        ) -> None:
+            _restore(tenant, layer, symbols, fact, delta)
+
+        own = Fact(fact.predicate, fact.args, fact.standing.positive, fact.scope)
+        assert_labelled(tenant, stored, symbols, [own], delta.labels, insert)
+
+
+def _restore(
+    tenant: Tenant, stored: StoredRelation, symbols: array[int], fact: RestoredFact, delta: Delta
+) -> None:
+    ids, added = stored.insert(symbols, 1)
+    begin, end = _describe(stored, ids, fact.standing, fact.ttl)
+    if fact.priority is not None:
+        stored.relation.set_attribute(Attribute.PRIORITY, ids, [fact.priority])
+    row = tuple(symbols)
+    metadata = fact.standing.metadata
+    known = [span for span in evidence_of(metadata) if span["episode"] in tenant.episodes]
+    stored.describe(row, with_evidence(metadata, known))
+    tenant.changed(added, stored)
+    if begin != 0 or end != FOREVER or row in stored.limited:
+        stored.limited.add(row)
+        tenant.limit(stored, row)
+        if begin == 0 and end == FOREVER:
+            stored.limited.discard(row)
+    delta.asserted += added
+    delta.updated += 1 - added
 
 
 def _describe(

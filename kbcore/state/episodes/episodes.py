@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import orjson
 
 from kbcore.state.episodes.text_sizes import entry_bytes
+from kbcore.state.labels import NO_LABELS, Labels, to_json
 from kbplanner.pacing import YieldNow, go_on, paced
 from kbtypes.episodes import Episode
 
@@ -73,12 +74,16 @@ def episode_id(
     session: str | None,
     number: int | None = None,
     agent: str | None = None,
+    labels: Labels = NO_LABELS,
 ) -> str:
-    """Return the default id of an episode: a prefix of the hash of its content.
+    """Return the default id of an episode: a prefix of the hash of its content and its labels.
 
-    `number` tells equal messages of one time apart.
+    `number` tells equal messages of one time apart. Equal texts with other labels have other ids:
+    no writer sees in an id that another writer has stored the text.
     """
-    more = [each for each in (number, agent) if each is not None]
+    more: list[object] = [each for each in (number, agent) if each is not None]
+    if labels:
+        more.append({"labels": to_json(labels)})
     content = orjson.dumps([speaker, text, at, session, *more])
     return ID_PREFIX + hashlib.sha256(content).hexdigest()[:ID_DIGITS]
 

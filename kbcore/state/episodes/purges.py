@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KEPT_PURGES = 1000
 """Maximum number of purges that a tenant remembers; the oldest is forgotten first."""
@@ -15,7 +15,8 @@ class PurgeRecord:
     """A purge: when it was made, by what it selected (`subject`, `episode`, `speaker` or `before`),
     and how much it removed.
 
-    The purged text may be in the log up to the record `seq`.
+    The purged text may be in the log up to the record `seq`, whose position in the chain of the
+    tenant is `position`, 0 if it is not in the chain.
     """
 
     id: str
@@ -24,6 +25,7 @@ class PurgeRecord:
     seq: int
     facts: int
     episodes: int
+    position: int = 0
 
 
 class Purges:
@@ -37,7 +39,7 @@ class Purges:
         before = self._known.get(record.id)
         if before is not None:
             facts, episodes = record.facts + before.facts, record.episodes + before.episodes
-            record = PurgeRecord(record.id, record.by, record.at, record.seq, facts, episodes)
+            record = replace(record, facts=facts, episodes=episodes)
         self._known[record.id] = record
         while len(self._known) > KEPT_PURGES:
             self._known.popitem(last=False)
@@ -53,12 +55,12 @@ class Purges:
     def restore(self, known: Iterable[list[object]]) -> None:
         """Load what `to_json` returned."""
         for id, by, *numbers in known:
-            at, seq, facts, episodes = (int(str(number)) for number in numbers)
-            self._known[str(id)] = PurgeRecord(str(id), str(by), at, seq, facts, episodes)
+            # Older snapshots have no position.
+            self._known[str(id)] = PurgeRecord(str(id), str(by), *(int(str(n)) for n in numbers))
 
     def to_json(self) -> list[list[object]]:
         """Return every purge as JSON."""
         return [
-            [each.id, each.by, each.at, each.seq, each.facts, each.episodes]
+            [each.id, each.by, each.at, each.seq, each.facts, each.episodes, each.position]
             for each in self._known.values()
         ]

@@ -20,10 +20,11 @@ from kbcore.state.merging.differences import (
     differences,
     flat,
 )
+from kbcore.state.merging.labelled import has_labels, merge_labelled
 from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
+from kbplanner.engine.backend import DETAILS, FOREVER, NO_ROW, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import YieldNow, go_on, paced, sorted_in_parts
 
@@ -59,7 +60,8 @@ def _fork(tenant: Tenant, change: ForkScope, delta: Delta, yield_now: YieldNow) 
     source_rules = () if change.source is None else rules.of(change.source)
     for stored in paced(source_rules, yield_now, RULES_PER_YIELD):
         copy = replace(stored, rule=replace(stored.rule, scope=change.target), scope=change.target)
-        if rules.add(copy):
+        added = [rules.add(copy, each) for each in rules.labels_of(stored)]
+        if any(added):
             delta.rules_added.append(copy)
     declarations = () if change.source is None else rules.declarations_of(change.source)
     for declared in paced(declarations, yield_now, RULES_PER_YIELD):
@@ -119,6 +121,22 @@ class _Merge:
 
     def _merge_relation(self, difference: ScopeDifference, decided: dict[RowKey, Decision]) -> int:
         """Merge the facts of one predicate and arity; return the number of conflicts."""
+        if has_labels(difference):
+
+            def count(is_new: bool) -> None:
+                self._merged += 1
+                self._delta.asserted += is_new
+                self._delta.updated += not is_new
+
+            merge_labelled(
+                self._tenant,
+                difference,
+                self._target,
+                Validity(self._change.at, future=True),
+                lambda key: decided[key].keep if key in decided else self._change.usual,
+                count,
+            )
+            return difference.conflict_count()
         evidence = {sign: _evidence(difference, sign) for sign in SIGNS}
         conflicts = self._merge_facts(difference, decided)
         for sign, spans in evidence.items():
@@ -218,7 +236,7 @@ class _Merge:
         count = difference.count(rows)
         ids_in_target, added = target.insert(cells(rows, difference.arity), count)
         ids = source.relation.locate(cells(rows, difference.arity), count)
-        for attribute in Attribute:
+        for attribute in DETAILS:
             if source.relation.uses(attribute) or target.relation.uses(attribute):
                 target.relation.set_attribute(
                     attribute, ids_in_target, source.relation.attributes(attribute, ids)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
@@ -28,7 +28,13 @@ from kbplanner.syntax.scanner import (
     scan_block,
     scan_statement,
 )
-from kbplanner.syntax.statements import FactStatement, GoalStatement, Statement, TextSpan
+from kbplanner.syntax.statements import (
+    FactStatement,
+    GoalStatement,
+    RuleStatement,
+    Statement,
+    TextSpan,
+)
 
 MAX_ERRORS = 1000
 
@@ -116,19 +122,24 @@ def read_source(
     *,
     max_errors: int = MAX_ERRORS,
     yield_now: YieldNow = go_on,
+    known: Mapping[str, RuleStatement] | None = None,
 ) -> BlockSource:
-    """Read a text with test blocks; its errors are in `parsed`.
+    """Read a text with test blocks; its errors are in `parsed`. Its statements may have labels,
+    which the caller checks. Rules whose text is in `known` are not read again.
 
     `yield_now` is called about once a millisecond.
     """
     if not may_have(text, _BLOCK, len(".fixture"), yield_now):
-        return BlockSource(
-            text, parse_valid(text, limits, max_errors=max_errors, yield_now=yield_now)
+        parsed = parse_valid(
+            text, limits, max_errors=max_errors, labelled=True, yield_now=yield_now, known=known
         )
+        return BlockSource(text, parsed)
     reader = _BlockReader(text, limits, max_errors, yield_now)
     blocks = list(reader.blocks())
     program = reader.program()
-    parsed = parse_valid(program, limits, max_errors=max_errors, yield_now=yield_now)
+    parsed = parse_valid(
+        program, limits, max_errors=max_errors, labelled=True, yield_now=yield_now, known=known
+    )
     errors = [*parsed.errors, *reader.errors][:max_errors]
     names = parsed.unread_names | reader.unread_names
     return BlockSource(program, replace(parsed, errors=errors, unread_names=names), blocks)

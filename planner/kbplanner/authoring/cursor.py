@@ -20,7 +20,8 @@ class TextCursor:
     of the argument that the cursor is in. `variables` are those of the statement so far, with their
     question marks. `takes_atom` is True where an atom may begin, `takes_rule` where the name of a
     rule does, behind `because @`, `takes_declaration` where the word of a declaration does, behind
-    `@`, and `takes_type` where the type of an argument of an input does.
+    `@`, and `takes_type` where the type of an argument of an input does. `option` is the name of
+    the option of a statement whose value is typed, "" where a name is typed, and None elsewhere.
     """
 
     word: str
@@ -30,6 +31,7 @@ class TextCursor:
     takes_rule: bool = False
     takes_declaration: bool = False
     takes_type: bool = False
+    option: str | None = None
 
 
 def cursor_at(before: str) -> TextCursor:
@@ -37,10 +39,11 @@ def cursor_at(before: str) -> TextCursor:
     match = _WORD.search(before)
     word = match.group() if match else ""
     tokens = _last_statement(before[: len(before) - len(word)])
-    argument = _argument(tokens)
+    option = _option(tokens)
+    argument = None if option is not None else _argument(tokens)
     last = tokens[-1].type if tokens else "_END"
     takes_rule = last == "_AT" and len(tokens) > 1 and tokens[-2].value == "because"
-    takes_atom = argument is None and last not in OPERAND_END and last != "_AT"
+    takes_atom = argument is None and option is None and last not in OPERAND_END and last != "_AT"
     variables = dict.fromkeys(token.value for token in tokens if token.type == "VAR")
     takes_declaration = last == "_AT" and len(tokens) == 1
     is_input = len(tokens) > 1 and tokens[0].type == "_AT" and tokens[1].value == INPUT
@@ -49,7 +52,14 @@ def cursor_at(before: str) -> TextCursor:
     if takes_type and colon:
         word = beginning
     return TextCursor(
-        word, argument, tuple(variables), takes_atom, takes_rule, takes_declaration, takes_type
+        word,
+        argument,
+        tuple(variables),
+        takes_atom,
+        takes_rule,
+        takes_declaration,
+        takes_type,
+        option,
     )
 
 
@@ -62,6 +72,23 @@ def _last_statement(text: str) -> list[Token]:
         if not following:
             return [] if tokens and tokens[-1].type == "_END" else tokens
         tokens = following
+
+
+def _option(tokens: Sequence[Token]) -> str | None:
+    """Return the option of a statement whose value the end of the tokens is in, "" for its name."""
+    depth, start = 0, None
+    for at, token in enumerate(tokens):
+        depth += (token.type == "_LPAR") - (token.type == "_RPAR")
+        if token.type == "_LSQB" and depth == 0:
+            start = at + 1
+        elif token.type == "_RSQB":
+            start = None
+    if start is None:
+        return None
+    keys = [at for at, token in enumerate(tokens) if at >= start and token.type == "EQ"]
+    if tokens[-1].type in ("EQ", "_LPAR") or (tokens[-1].type == "_COMMA" and depth > 0):
+        return tokens[keys[-1] - 1].value if keys else None
+    return "" if tokens[-1].type in ("_LSQB", "_COMMA") else None
 
 
 def _argument(tokens: Sequence[Token]) -> tuple[str, int] | None:

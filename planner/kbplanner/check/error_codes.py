@@ -187,7 +187,8 @@ ERROR_CODES: tuple[Code, ...] = (
         "K021",
         "unknown-declaration",
         "unknown declaration",
-        "The declarations are `@phrase`, `@input`, `@mask`, `@equivalence`, `@canonical`, `@key`, `@disjoint` and `@total`. "
+        "The declarations are `@phrase`, `@input`, `@mask`, `@levels`, `@groups`, `@requires`, `@equivalence`, "
+        "`@canonical`, `@key`, `@disjoint` and `@total`. "
         "A name before a rule is followed by a colon.",
         bad='@sentence works_at/2 "{0} works at {1}".',
         good='@phrase works_at/2 "{0} works at {1}".',

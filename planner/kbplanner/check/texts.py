@@ -23,6 +23,7 @@ from kbplanner.check.rules import (
 )
 from kbplanner.check.suppressions import without_suppressed
 from kbplanner.errors import InvalidInput, UnboundArgument, UnsafeRule
+from kbplanner.ir.dimensions import Dimension
 from kbplanner.ir.inputs import Input
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits, shortened
 from kbplanner.ir.modes import Modes
@@ -37,6 +38,7 @@ from kbplanner.passes.check import (
 )
 from kbplanner.syntax.arity import arity_warnings
 from kbplanner.syntax.constraints import CONTRADICTION, is_optional
+from kbplanner.syntax.labels import label_problem
 from kbplanner.syntax.parser import imported_sets, parse_valid
 from kbplanner.syntax.printer import print_constant
 from kbplanner.syntax.statements import (
@@ -63,13 +65,14 @@ class StoredProgram:
 
     `external` has the modes of the predicates that plugins provide. Those of SEARCH_PREDICATES are
     known as well, unless the texts or the storage define them. `sets` has the names of the stored
-    rule sets with rules of a predicate.
+    rule sets with rules of a predicate. `dimensions` are those of labels.
     """
 
     predicates: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     external: Modes = field(default_factory=dict)
     sets: Mapping[Signature, AbstractSet[str]] = field(default_factory=dict)
+    dimensions: Mapping[str, Dimension] = field(default_factory=dict)
 
 
 NOTHING_STORED = StoredProgram()
@@ -161,6 +164,7 @@ def check_texts(
         part.is_strict = is_strict
     parts += _imported(parts, yield_now)
     _check_types(parts, yield_now)
+    _check_labels(parts, stored, yield_now)
     _check_blocks(parts, yield_now)
     for part in parts:
         _check_statements(part, paced(part.statements, yield_now, PACE), limits, problem_of)
@@ -333,6 +337,31 @@ def _check_types(parts: Sequence[_Checked], yield_now: Callable[[], None]) -> No
                 continue
             if (at := known.mistyped(args)) is not None:
                 part.findings.add("invalid", statement.span, type_mismatch(known, args, at))
+
+
+def _check_labels(
+    parts: Sequence[_Checked], stored: StoredProgram, yield_now: Callable[[], None]
+) -> None:
+    """Report options of statements that are labels of no dimension."""
+    dimensions = dict(stored.dimensions)
+    for part in parts:
+        for statement in paced(part.statements, yield_now, STATEMENTS_PER_YIELD):
+            if isinstance(statement, DeclarationStatement):
+                declared = statement.declaration
+                if isinstance(declared, Dimension):
+                    dimensions[declared.name] = declared
+    for part in parts:
+        for statement in paced(part.statements, yield_now, CHEAP_PACE):
+            if isinstance(statement, FactStatement):
+                kind, labels = "fact", statement.annotations.labels
+            elif isinstance(statement, RuleStatement):
+                kind, labels = "rule", statement.rule.labels
+            else:
+                continue
+            for label in labels:
+                if problem := label_problem(label, dimensions, kind):
+                    span = TextSpan(label.line, problem.start, label.line, problem.end)
+                    part.findings.add(problem.code, span, problem.message, problem.hint)
 
 
 def _placed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import WeakValueDictionary
@@ -379,6 +379,37 @@ class SettledRules(RuleSet):
                 self._source.clauses(denied), parts, self._undefined, current_yield()
             )
         return self.conclusions(goal) in self._uncertain[denied]
+
+
+class RulesOver(RuleSet):
+    """The rules of all relations but those whose rows are there: these are read from the stored
+    relations that `stored` names.
+    """
+
+    def __init__(self, rules: RuleSet, stored: Mapping[RelationSchema, RelationSchema]) -> None:
+        self._source = rules
+        self._stored = stored
+        super().__init__(rules.rules)
+        self.derived = frozenset(
+            schema for schema in rules.derived if rules.conclusions(schema) not in stored
+        )
+
+    def clauses(
+        self, denied: frozenset[RelationSchema], yield_now: YieldNow | None = None
+    ) -> tuple[Clause, ...]:
+        """Return the lowered rules, which read the rows that exist already."""
+        if denied not in self._lowered:
+            self._lowered[denied] = tuple(
+                Clause(clause.head, tuple(map(self._item, clause.body)), clause.rule)
+                for clause in self._source.clauses(denied, yield_now)
+                if clause.head.schema not in self._stored
+            )
+        return self._lowered[denied]
+
+    def _item(self, item: ClauseItem) -> ClauseItem:
+        if isinstance(item, ClauseAtom) and item.schema in self._stored:
+            return ClauseAtom(self._stored[item.schema], item.args, item.absent)
+        return item
 
 
 class MonotoneRules(RuleSet):

@@ -40,7 +40,11 @@ class Attribute(IntEnum):
     ACCESSES = 5
     PRIORITY = 6
     CONFIDENCE = 7
+    LABELS = 8
 
+
+DETAILS = tuple(each for each in Attribute if each is not Attribute.LABELS)
+"""Attributes whose cells mean the same in every relation; LABELS are numbers of sets of one."""
 
 REAL_ATTRIBUTES = frozenset({Attribute.PRIORITY, Attribute.CONFIDENCE})
 """Attributes whose cells are floats; the others are ints."""

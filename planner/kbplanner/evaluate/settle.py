@@ -305,7 +305,7 @@ def _over(facts: View, models: tuple[Settled, ...], rules: RuleSet) -> View:
     def read(schema: RelationSchema) -> Relation:
         return relations[schema] if schema.truth else facts.bind(schema)
 
-    return View(rules, facts.denied, read, _Sizes(relations, facts.statistics), models)
+    return View(rules, facts.denied, read, Sizes(relations, facts.statistics), models)
 
 
 def _undefined(models: Iterable[Settled]) -> frozenset[RelationSchema]:
@@ -328,8 +328,8 @@ def _component_rules(facts: View, index: int) -> RuleSlice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sizes:
-    """Statistics of stored relations and of settled ones."""
+class Sizes:
+    """Statistics of stored relations and of others that are there, such as settled ones."""
 
     relations: Mapping[RelationSchema, Relation]
     stored: Statistics

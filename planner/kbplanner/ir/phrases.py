@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kbplanner.ir.dimensions import Dimension, dimension_problem
 from kbplanner.ir.inputs import Input, input_problem
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
 from kbplanner.ir.masks import Mask, mask_problem
+from kbplanner.ir.requirements import Requirement, requirement_problem
 from kbplanner.ir.terms import Rule
 
 _SLOT = re.compile(r"\{([^{}]*)\}")
@@ -33,8 +35,8 @@ class Phrase:
         return f"{self.predicate}/{self.arity}"
 
 
-Declaration = Phrase | Input | Mask
-"""A statement about a predicate that is stored and that no answer depends on."""
+Declaration = Phrase | Input | Mask | Dimension | Requirement
+"""A statement about a predicate, or about labels, that is stored beside the rules."""
 
 Definition = Rule | Declaration
 """A statement of a rule author about predicates, beside facts."""
@@ -46,6 +48,10 @@ def declaration_problem(declared: Declaration, limits: Limits = DEFAULT_LIMITS) 
         return input_problem(declared, limits)
     if isinstance(declared, Mask):
         return mask_problem(declared, limits)
+    if isinstance(declared, Dimension):
+        return dimension_problem(declared, limits)
+    if isinstance(declared, Requirement):
+        return requirement_problem(declared, limits)
     return phrase_problem(declared, limits)
 
 

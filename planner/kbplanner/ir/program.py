@@ -277,8 +277,12 @@ def components(clauses: Sequence[Clause], yield_now: YieldNow = go_on) -> list[C
     stack: list[RelationSchema] = []
     parts: list[Component] = []
     steps = 0
-    for root in graph:
+    for root in paced(graph, yield_now, CLAUSES_PER_YIELD):
         if root in visits:
+            continue
+        if graph.keys().isdisjoint(graph[root]):  # it depends on stored relations alone
+            visits[root] = _Visit(len(visits), len(visits), on_stack=False)
+            parts.append(Component(frozenset((root,)), recursive=False))
             continue
         path = [_enter(root, graph, visits, stack)]
         while path:

@@ -7,7 +7,9 @@ A constant is a plain `str`; two constants are the same exactly when their text 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from kbplanner.ir.dimensions import WrittenLabel
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def extremum_of(head: Atom) -> Extremum | None:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """`head :- body.` `name` is an optional id, `confidence` an optional factor in 0..1, `scope`
-    None for everywhere.
+    None for everywhere. `labels` are those that its text names: they are stored beside the rule.
     """
 
     head: Atom
@@ -154,6 +156,7 @@ class Rule:
     name: str | None = None
     confidence: float | None = None
     scope: str | None = None
+    labels: tuple[WrittenLabel, ...] = field(default=(), compare=False, repr=False)
 
 
 def expression_variables(expr: Expr) -> Iterator[Variable]:

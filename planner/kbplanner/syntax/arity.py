@@ -11,6 +11,7 @@ from itertools import chain
 
 from kbplanner.ir.inputs import Input
 from kbplanner.ir.masks import Mask
+from kbplanner.ir.requirements import Requirement
 from kbplanner.ir.terms import Literal, Rule
 from kbplanner.pacing import YieldNow, go_on, let_go, paced
 from kbplanner.syntax.constraints import DIFFERENT, is_optional
@@ -107,23 +108,34 @@ def nearest_name(name: str, others: Iterable[str]) -> str | None:
     Short names must be nearer: one letter of three, two of six.
     """
     max_distance = min(MAX_DISTANCE, len(name) // 3)
+    if not max_distance:
+        return None
     best: tuple[int, str] | None = None
+    letters = set(name)
     for other in others:
-        if abs(len(other) - len(name)) <= max_distance:
-            distance = edit_distance(name, other)
+        # One change takes away at most one letter and adds one.
+        if (
+            abs(len(other) - len(name)) <= max_distance
+            and len(letters.symmetric_difference(other)) <= 2 * max_distance
+        ):
+            distance = edit_distance(name, other, max_distance)
             if distance <= max_distance and (best is None or (distance, other) < best):
                 best = (distance, other)
     return best[1] if best else None
 
 
-def edit_distance(name: str, other: str) -> int:
+def edit_distance(name: str, other: str, max_distance: int | None = None) -> int:
     """Count letters to insert, delete, replace or swap with their neighbour (optimal string
     alignment).
+
+    Counts above `max_distance` may be too small, but are above it.
     """
     while name and other and name[-1] == other[-1]:
         name, other = name[:-1], other[:-1]
     while name and other and name[0] == other[0]:
         name, other = name[1:], other[1:]
+    if max_distance == 1 and len(name) + len(other) > 2 and (name[::-1] != other or len(name) > 2):
+        return 2
     above: list[int] = []
     upper: list[int] = []
     row = list(range(len(other) + 1))
@@ -134,6 +146,8 @@ def edit_distance(name: str, other: str) -> int:
             if i and j and left == other[j - 1] and name[i - 1] == right:
                 cost = min(cost, above[j - 1] + 1)
             row.append(cost)
+        if max_distance is not None and min(row) > max_distance < min(upper):
+            return max_distance + 1  # no later row is less than both
     return row[-1]
 
 
@@ -155,7 +169,7 @@ def _defined(
 def _used(
     statements: Sequence[Statement], yield_now: YieldNow
 ) -> Iterator[tuple[str, int, TextSpan]]:
-    """Yield the predicates of bodies, goals and masks."""
+    """Yield the predicates of bodies, goals, masks and requirements."""
     for statement in paced(statements, yield_now):
         if isinstance(statement, RuleStatement):
             optional = is_optional(statement.rule)
@@ -166,7 +180,7 @@ def _used(
             yield from statement.predicates
         elif isinstance(statement, DeclarationStatement):
             declared = statement.declaration
-            if isinstance(declared, Mask):  # a misspelt one would hide nothing
+            if isinstance(declared, Mask | Requirement):  # a misspelt one would hide nothing
                 yield declared.predicate, declared.arity, statement.span
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kbplanner.ir.dimensions import GROUPS, LEVELS
 from kbplanner.ir.inputs import INPUT
 from kbplanner.ir.masks import MASK
+from kbplanner.ir.requirements import REQUIRES
 from kbplanner.syntax.arity import nearest_name
 from kbplanner.syntax.diagnostics import Problem, excerpt
 from kbplanner.syntax.scanner import OPERAND_END, OPERAND_START, Token
@@ -93,8 +95,11 @@ _CONSTRAINTS = {
     "disjoint": "write @disjoint cat, dog.",
     "total": "write @total person(?x), age(?x, _).",
     INPUT: 'write @input stored(path, size: number) "a file and its size".',
+    LEVELS: "write @levels trust: web < user < owner.",
+    GROUPS: "write @groups team: hr, eng.",
+    REQUIRES: "write @requires pay(?who, ?sum) trust >= user.",
 }
-"""How each declaration of constraints and inputs is written."""
+"""An example of each declaration of constraints, inputs and dimensions."""
 
 
 def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: int) -> Problem:
@@ -131,7 +136,7 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
 
 
 def _is_constraint(tokens: list[Token]) -> bool:
-    return len(tokens) > 1 and tokens[1].type in ("CONSTRAINT", "INPUT")
+    return len(tokens) > 1 and tokens[1].type in ("CONSTRAINT", "INPUT", "DIMENSION", "REQUIRES")
 
 
 def _place_to_explain(tokens: list[Token], at: int) -> int:
@@ -169,6 +174,12 @@ def _bad_constraint(text: str, word: str, token: Token | None, before: Token) ->
     expected = 'predicates with "," between them'
     if word == INPUT:
         expected = "a predicate with names of its arguments, its gloss in quotes"
+    elif word == LEVELS:
+        expected = 'a name, a colon, levels with "<" between them'
+    elif word == GROUPS:
+        expected = 'a name, a colon, groups with "," between them'
+    elif word == REQUIRES:
+        expected = 'a predicate with variables, the name of levels, ">=" and a level'
     message = f'expected {expected} and a final ".", found {actual}'
     return Problem("bad-declaration", message, _CONSTRAINTS[word], mark.start, mark.end)
 

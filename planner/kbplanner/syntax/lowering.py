@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from kbplanner.ir.conditions import condition, generator
+from kbplanner.ir.dimensions import (
+    FACT_OPTIONS,
+    GROUPS,
+    LEVELS,
+    RULE_OPTIONS,
+    Dimension,
+    WrittenLabel,
+    dimension_problem,
+)
 from kbplanner.ir.inputs import TYPES, Input, input_problem
 from kbplanner.ir.limits import MAX_DEPTH, Limits, metadata_problem, text_problem
 from kbplanner.ir.masks import MASK, Mask, mask_problem
@@ -30,6 +39,7 @@ from kbplanner.ir.operators import (
     is_builtin,
 )
 from kbplanner.ir.phrases import Declaration, Phrase, phrase_problem
+from kbplanner.ir.requirements import REQUIRES, Requirement, requirement_problem
 from kbplanner.ir.terms import (
     ANONYMOUS,
     Aggregate,
@@ -61,7 +71,7 @@ from kbplanner.syntax.constraints import (
 )
 from kbplanner.syntax.diagnostics import Problem, excerpt
 from kbplanner.syntax.scanner import Token
-from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
+from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations, TextSpan
 from kbplanner.syntax.tree import ClauseTree, Node
 
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
@@ -72,18 +82,32 @@ NODES_PER_YIELD = 200
 ESCAPES_PER_YIELD = 1000
 """Escapes read between two calls of `yield_now`: about a millisecond."""
 
-_FACT_KEYS = ("confidence", "ttl", "scope", "validFrom", "validUntil", "metadata")
-_RULE_KEYS = ("confidence", "scope")
-
+_OTHER_OPTIONS = frozenset((*FACT_OPTIONS, "strict"))
+"""Options that some statements have; those that others lack are no labels."""
 
 _MASK_HINT = "write @mask can_read/2 1."
+_REQUIREMENT_HINT = "write @requires pay(?who, ?sum) trust >= user."
+_DIMENSION_HINTS = {
+    LEVELS: "write @levels trust: web < user < owner.",
+    GROUPS: "write @groups team: hr, eng.",
+}
 
 
 class Lowering:
-    """Translator of one statement's tree to terms; `problems` collects its errors."""
+    """Translator of one statement's tree to terms; `problems` collects its errors.
 
-    def __init__(self, source: str, limits: Limits, yield_now: YieldNow = go_on) -> None:
+    With `spans`, which returns the place of two offsets, options of other names are labels.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        limits: Limits,
+        yield_now: YieldNow = go_on,
+        spans: Callable[[int, int], TextSpan] | None = None,
+    ) -> None:
         self.source = source
+        self._spans = spans
         self.limits = limits
         self._yield_now = yield_now
         self._nodes = 0
@@ -103,7 +127,7 @@ class Lowering:
                 clause.name.end,
             )
         atom = self.signed(_head(clause), "fact")
-        return atom, self.annotations(clause, _FACT_KEYS)
+        return atom, self.annotations(clause, FACT_OPTIONS, labelled=True)
 
     def rule(self, clause: ClauseTree) -> Rule:
         """Return a rule."""
@@ -112,13 +136,17 @@ class Lowering:
         name = None
         if clause.name is not None:
             name = self.text(clause.name)
-        annotations = self.annotations(clause, _RULE_KEYS)
-        return Rule(head, body, name, annotations.confidence, annotations.scope)
+        notes = self.annotations(clause, RULE_OPTIONS, labelled=True)
+        return Rule(head, body, name, notes.confidence, notes.scope, notes.labels)
 
     def declaration(self, clause: ClauseTree) -> Declaration:
-        """Return the phrase, the input or the mask that is declared."""
+        """Return what is declared: a phrase, an input, a mask, a dimension or a requirement."""
+        if clause.tokens[0].value == REQUIRES:
+            return self._requirement(clause)
         if clause.items:
             return self._input(clause)
+        if clause.tokens[0].value in _DIMENSION_HINTS:
+            return self._dimension(clause)
         return self._mask(clause) if clause.tokens[0].value == MASK else self._phrase(clause)
 
     def _input(self, clause: ClauseTree) -> Input:
@@ -168,11 +196,47 @@ class Lowering:
             self._at("bad-declaration", problem, _MASK_HINT, numbers[0] if numbers else arity)
         return mask
 
+    def _dimension(self, clause: ClauseTree) -> Dimension:
+        word, name, *rest = clause.tokens
+        is_ordered = word.value == LEVELS
+        signs = [token for token in rest if token.type == "CMP"]
+        values = tuple(token.value for token in rest if token.type != "CMP")
+        wrong = next((sign for sign in signs if not is_ordered or sign.value != "<"), None)
+        if wrong is not None or (is_ordered and len(signs) < len(values) - 1):
+            sign = '"<"' if is_ordered else '","'
+            message = f"between {word.value} stands {sign}"
+            self._at("bad-declaration", message, _DIMENSION_HINTS[word.value], wrong or name)
+        scope = self.annotations(clause, ("scope",)).scope
+        dimension = Dimension(name.value, values, is_ordered, scope)
+        if problem := dimension_problem(dimension, self.limits):
+            self._at("bad-declaration", problem, _DIMENSION_HINTS[word.value], name)
+        return dimension
+
+    def _requirement(self, clause: ClauseTree) -> Requirement:
+        word, dimension, sign, level = clause.tokens
+        (item,) = clause.items
+        scope = self.annotations(clause, ("scope",)).scope
+        atom = self._constrained(item)
+        if sign.value != ">=":
+            message = f'a requirement names the lowest level with ">=", found "{sign.value}"'
+            self._at("bad-declaration", message, _REQUIREMENT_HINT, sign)
+        if self.problems:
+            return Requirement("", (), "", "")
+        names = tuple(arg.name for arg in atom.args if isinstance(arg, Variable))
+        required = Requirement(atom.predicate, names, dimension.value, level.value, scope)
+        if len(set(names) - {"_"}) < sum(name != "_" for name in names):
+            message = "the variables of a requirement are different"
+            self._at("bad-declaration", message, _REQUIREMENT_HINT, word)
+        elif problem := requirement_problem(required, self.limits):
+            self._at("bad-declaration", problem, _REQUIREMENT_HINT, word)
+        return required
+
     def _phrase(self, clause: ClauseTree) -> Phrase:
         word, name, arity, *texts = clause.tokens
         if word.value != "phrase":
             hint = (
-                "write @phrase, @input, @mask, @equivalence, @canonical, @key, @disjoint or @total, "
+                "write @phrase, @input, @mask, @levels, @groups, @requires, @equivalence, "
+                "@canonical, @key, @disjoint or @total, "
                 "or @name: before a rule"
             )
             self._at("unknown-declaration", f'no declaration "@{word.value}"', hint, word)
@@ -197,10 +261,12 @@ class Lowering:
     def constraint(self, clause: ClauseTree) -> tuple[Rule, ...]:
         """Return the rules of a declared constraint; none if it has a mistake."""
         (word,) = clause.tokens
-        scope = self.annotations(clause, ("scope",)).scope
+        notes = self.annotations(clause, ("scope",), labelled=True)
         read = {KEY: self._key, DISJOINT: self._disjoint, TOTAL: self._total}[word.value]
-        rules = tuple(read(word, clause.items))
-        return () if self.problems else tuple(replace(rule, scope=scope) for rule in rules)
+        rules = () if self.problems else tuple(read(word, clause.items))
+        if self.problems:
+            return ()
+        return tuple(replace(rule, scope=notes.scope, labels=notes.labels) for rule in rules)
 
     def _key(self, word: Token, items: Sequence[Node]) -> Iterable[Rule]:
         atoms = [self._constrained(item) for item in items]
@@ -294,19 +360,19 @@ class Lowering:
             self._at("bad-arity", message, None, arity)
         if name.type == "IDENT":
             self._refuse_builtin(name, 2)
-        scope = self.annotations(clause, ("scope",)).scope
+        notes = self.annotations(clause, ("scope",), labelled=True)
         predicate = self.text(name)
         self.predicates.append((predicate, 2, name.start, name.end))
         if word.value == CANONICAL:
-            return (replace(canonical_rule(predicate), scope=scope),)
+            rule = canonical_rule(predicate)
+            return (replace(rule, scope=notes.scope, labels=notes.labels),)
         x, y, z = Variable("x"), Variable("y"), Variable("z")
         pairs = {pair: Atom(predicate, pair) for pair in ((x, y), (y, x), (y, z), (x, z))}
-        symmetric = Rule(pairs[y, x], (Literal(pairs[x, y]),), scope=scope)
         both = Literal(pairs[x, y]), Literal(pairs[y, z])
-        rules = symmetric, Rule(pairs[x, z], both, scope=scope)
-        if predicate == DIFFERENT:
-            return rules
-        return *rules, replace(different_rule(predicate), scope=scope)
+        rules = [Rule(pairs[y, x], (Literal(pairs[x, y]),)), Rule(pairs[x, z], both)]
+        if predicate != DIFFERENT:
+            rules.append(different_rule(predicate))
+        return tuple(replace(rule, scope=notes.scope, labels=notes.labels) for rule in rules)
 
     def lone_atom(self, clause: ClauseTree) -> Atom:
         """Return the atom of a text that is an atom, possibly with variables."""
@@ -315,7 +381,7 @@ class Lowering:
                 "wrong-statement",
                 "expected a single atom",
                 None,
-                clause.name or clause.annotations[0][0],
+                clause.name or clause.annotations[0].key,
             )
         return self.signed(_head(clause), "atom")
 
@@ -692,29 +758,53 @@ class Lowering:
 
     # ---- annotations ----
 
-    def annotations(self, clause: ClauseTree, keys: tuple[str, ...]) -> Annotations:
-        """Read `[key=value, ...]`."""
+    def annotations(
+        self, clause: ClauseTree, keys: tuple[str, ...], *, labelled: bool = False
+    ) -> Annotations:
+        """Read `[key=value, ...]`; other keys are labels if a statement may be `labelled`."""
         if not clause.annotations:
             return NO_ANNOTATIONS
-        values = self._annotation_values(clause, keys)
-        return Annotations(*(values.get(key) for key in _FACT_KEYS))
+        labels = self._labels(clause, keys) if labelled and self._spans is not None else {}
+        values = self._annotation_values(clause, keys, labels)
+        confidence, ttl, scope, start, end, metadata = map(values.get, FACT_OPTIONS)
+        own = tuple(labels.values())
+        return Annotations(confidence, ttl, scope, start, end, metadata, own)
 
-    def _annotation_values(self, clause: ClauseTree, keys: tuple[str, ...]) -> dict[str, Any]:
-        """Return the values of `[key=value, ...]` by key."""
+    def _labels(self, clause: ClauseTree, keys: tuple[str, ...]) -> dict[str, WrittenLabel]:
+        """Return the options that may be labels, by name."""
+        labels: dict[str, WrittenLabel] = {}
+        for option in clause.annotations:
+            name = option.key.value
+            is_number = option.has_minus or option.values[0].type == "NUMBER"
+            if name in keys or is_number or name in _OTHER_OPTIONS or self._spans is None:
+                continue
+            if name in labels:
+                self._at("repeated-annotation", f'"{name}" is given twice', None, option.key)
+            at = self._spans(option.key.start, option.key.end)
+            values = tuple(map(self.text, option.values))
+            labels[name] = WrittenLabel(
+                name, values, option.is_list, at.line, at.column, at.end_column
+            )
+        return labels
+
+    def _annotation_values(
+        self, clause: ClauseTree, keys: tuple[str, ...], labels: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Return the values of `[key=value, ...]` by key, without those of labels."""
         values: dict[str, Any] = {}
-        for key, token, minus in clause.annotations:
+        for option in clause.annotations:
+            key, token, minus = option.key, option.values[0], option.has_minus
             name = key.value
+            if name in labels:
+                continue
             text = "-" * minus + self.text(token)
             if name not in keys:
-                hint = f"a {clause.kind} takes " + ", ".join(keys)
-                self._at(
-                    "unknown-annotation",
-                    f'a {clause.kind} has no annotation "{excerpt(name)}"',
-                    hint,
-                    key,
-                )
+                message, hint = unknown_option(clause.kind, name, keys)
+                self._at("unknown-annotation", message, hint, key)
             elif name in values:
                 self._at("repeated-annotation", f'"{name}" is given twice', None, key)
+            elif option.is_list:
+                self._at("bad-annotation", f"{name} has one value", None, token)
             elif name == "confidence":
                 values[name] = self._confidence(text, token)
             elif name == "scope":
@@ -843,6 +933,21 @@ class Lowering:
 
     def _add(self, code: str, message: str, hint: str | None, start: int, end: int) -> None:
         self.problems.append(Problem(code, message, hint, start, end))
+
+
+def unknown_option(
+    kind: str, name: str, options: Iterable[str], dimensions: Iterable[str] = ()
+) -> tuple[str, str]:
+    """Return the error, and a hint, for an option that statements of a kind do not have.
+
+    `dimensions` are the names of labels that a knowledge base declares.
+    """
+    known = [*options, *sorted(dimensions)]
+    nearest = nearest_name(name, known)
+    hint = f"a {kind} takes " + ", ".join(known)
+    if nearest is not None:
+        hint = f"did you mean {nearest}? " + hint
+    return f'a {kind} has no annotation "{excerpt(name)}"', hint
 
 
 def _refuse_constant(name: str) -> Any:

@@ -37,7 +37,7 @@ from kbplanner.syntax.statements import (
 from kbplanner.syntax.tree import ClauseTree, Node, TreeMaker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lark import Lark
 
@@ -60,18 +60,20 @@ def parse_program(
     limits: Limits = DEFAULT_LIMITS,
     *,
     final_dot: bool = True,
+    labelled: bool = False,
     yield_now: YieldNow | None = None,
 ) -> list[Statement]:
     """Read all statements of a text; `yield_now` is called about once a millisecond.
 
     Raises RuleSyntaxError with every independent error, also for a text with `@module`, which is
     deployed as a whole. The last goal may lack its dot, and without `final_dot` every last
-    statement.
+    statement. In a `labelled` text facts and rules may have labels, which the one who stores them
+    checks.
     """
     reader = StatementReader(
         text, parse_clause, limits, mode="program" if final_dot else "clauses", yield_now=yield_now
     )
-    reader.importing = _Importing(yield_now)
+    reader.importing, reader.is_labelled = _Importing(yield_now), labelled
     statements: list[Statement] = []
     statements += reader.statements()  # unlike `list()`: at a deadline the caller finds them here
     reader.refuse_module()
@@ -86,6 +88,7 @@ def parse_stream(
     yield_now: YieldNow | None = None,
     *,
     explained: bool = True,
+    labelled: bool = False,
 ) -> Iterator[Statement]:
     """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a
     time.
@@ -94,7 +97,8 @@ def parse_stream(
     of them; no statement is yielded after the first error. Unless errors are `explained`, it is
     raised at the first one and does not say what is wrong, so that prose costs little. A caller
     that must not act on a text with errors reads the iterator to its end first. `@module` at its
-    head is no statement. `yield_now` is called about once a millisecond.
+    head is no statement. `labelled` is as for `parse_program`, and `yield_now` is called about once
+    a millisecond.
     """
     return read_chunks(
         chunks,
@@ -102,6 +106,7 @@ def parse_stream(
         limits,
         yield_now=yield_now,
         explained=explained,
+        labelled=labelled,
         importing=_Importing(yield_now),
     )
 
@@ -127,16 +132,20 @@ def parse_valid(
     *,
     mode: str = "program",
     max_errors: int,
+    labelled: bool = False,
     yield_now: YieldNow | None = None,
+    known: Mapping[str, RuleStatement] | None = None,
 ) -> Parsed:
     """Read a text that may have errors, at most `max_errors`. The modes are those of
-    `StatementReader`.
+    `StatementReader`, and `labelled` is as for `parse_program`. Rules whose text is in `known` are
+    not read again.
 
     `yield_now` is called about once a millisecond.
     """
     reader = StatementReader(text, parse_clause, limits, mode=mode, yield_now=yield_now)
     reader.max_errors = max_errors
-    reader.importing = _Importing(yield_now, is_expanding=False)
+    reader.importing, reader.is_labelled = _Importing(yield_now, is_expanding=False), labelled
+    reader.known = known or {}
     return _parsed(reader)
 
 

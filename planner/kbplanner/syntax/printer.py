@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from kbplanner.ir.conditions import condition_of, generator_of
+from kbplanner.ir.dimensions import GROUPS, LEVELS, Dimension, WrittenLabel
 from kbplanner.ir.inputs import Input
 from kbplanner.ir.masks import Mask
 from kbplanner.ir.operators import (
@@ -22,6 +23,7 @@ from kbplanner.ir.operators import (
     needs_quotes,
 )
 from kbplanner.ir.phrases import Declaration
+from kbplanner.ir.requirements import REQUIRES, Requirement
 from kbplanner.ir.terms import (
     Aggregate,
     Apply,
@@ -33,6 +35,7 @@ from kbplanner.ir.terms import (
     HeadTerm,
     Literal,
     Rule,
+    Variable,
 )
 from kbplanner.ir.values.words import is_plain, is_word
 from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
@@ -70,7 +73,7 @@ def print_atom(atom: Atom) -> str:
 
 def print_fact(atom: Atom, annotations: Annotations = NO_ANNOTATIONS) -> str:
     """Return a fact as a statement: the atom, its annotations if it has any, and a final dot."""
-    notes = []
+    notes = list(map(_label, annotations.labels))
     if annotations.confidence is not None:
         notes.append(f"confidence={annotations.confidence!r}")
     if annotations.ttl is not None:
@@ -89,6 +92,11 @@ def print_fact(atom: Atom, annotations: Annotations = NO_ANNOTATIONS) -> str:
     return f"{print_atom(atom)}{' [' + ', '.join(notes) + ']' if notes else ''}."
 
 
+def _label(label: WrittenLabel) -> str:
+    values = ", ".join(map(print_constant, label.values))
+    return f"{label.name}={f'({values})' if label.is_list else values}"
+
+
 def _time(value: int | str) -> str:
     return str(value) if isinstance(value, int) else _quoted(value, '"')
 
@@ -97,7 +105,14 @@ def print_declaration(declared: Declaration) -> str:
     """Return a declaration as a statement, such as `@phrase works_at/2 "{0} works at {1}"`
     and a dot.
     """
+    if isinstance(declared, Dimension):
+        word, sign = (LEVELS, " < ") if declared.is_ordered else (GROUPS, ", ")
+        return f"@{word} {declared.name}: {sign.join(declared.values)}."
     name = print_predicate(declared.predicate, declared.arity)
+    if isinstance(declared, Requirement):
+        args = ", ".join(str(Variable(each)) for each in declared.args)
+        subject = f"{name}({args})" if args else name
+        return f"@{REQUIRES} {subject} {declared.dimension} >= {declared.level}."
     if isinstance(declared, Input):
         args = f"({', '.join(declared.typed_args)})" if declared.args else ""
         subject = f"input {name}{args}"
@@ -165,12 +180,12 @@ def call_of(item: BodyItem) -> tuple[str, list[str], bool] | None:
 def print_rule(rule: Rule, *, bare: bool = False) -> str:
     """Return a rule as text, as in `head(?x) :- b1(?x, ?y), not b2(?y)`, with a final dot.
 
-    Its name, confidence and scope are written around it; `bare` leaves them out.
+    Its name, labels, confidence and scope are written around it; `bare` leaves them out.
     """
     text = f"{print_atom(rule.head)} :- {', '.join(print_item(item) for item in rule.body)}"
     if bare:
         return text + "."
-    notes = []
+    notes = list(map(_label, rule.labels))
     if rule.confidence is not None:
         notes.append(f"confidence={rule.confidence!r}")
     if rule.scope is not None:

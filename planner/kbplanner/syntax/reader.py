@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.dimensions import GROUPS, LEVELS
 from kbplanner.ir.inputs import INPUT, Input
 from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_DEPTH, MAX_TOKENS, Limits
 from kbplanner.ir.operators import needs_quotes
+from kbplanner.ir.requirements import REQUIRES
 from kbplanner.ir.terms import Atom
-from kbplanner.ir.values.words import NUMBER
+from kbplanner.ir.values.words import KEYWORDS, NUMBER
 from kbplanner.ir.values.words import PLAIN_WORD as WORD
 from kbplanner.pacing import YieldNow, current_yield, paced
 from kbplanner.syntax.constraints import KINDS
@@ -34,6 +37,7 @@ from kbplanner.syntax.scanner import (
 )
 from kbplanner.syntax.statements import (
     NO_ANNOTATIONS,
+    Annotations,
     DeclarationStatement,
     FactStatement,
     GoalStatement,
@@ -83,8 +87,25 @@ COMMENTS_PER_YIELD = 1000
 
 _PLAIN_STRING = r'"[^"\\\n\x00\ud800-\udfff]*"' + r"|'[^'\\\n\x00\ud800-\udfff]*'"
 _ARG = rf"(?:{WORD}|-?{NUMBER}|{_PLAIN_STRING})"
-_PLAIN_FACT = re.compile(rf"({WORD})\(\s*({_ARG}(?:\s*,\s*{_ARG})*)\s*\)\s*\.")
+_PLAIN_NOTE = (
+    r"confidence\s*=\s*(?:0(?:\.[0-9]+)?|1(?:\.0+)?)"
+    rf"|scope\s*=\s*(?:{WORD}|{_PLAIN_STRING})"
+    rf"|ttl\s*=\s*(?:[1-9][0-9]{{0,15}}|{_PLAIN_STRING})"
+    rf"|valid(?:From|Until)\s*=\s*(?:[0-9]{{1,16}}|{_PLAIN_STRING})"
+)
+_PLAIN_FACT = re.compile(
+    rf"(~?)\s*({WORD})\(\s*({_ARG}(?:\s*,\s*{_ARG})*)\s*\)\s*"
+    rf"(?:\[\s*((?:{_PLAIN_NOTE})(?:\s*,\s*(?:{_PLAIN_NOTE}))*)\s*\]\s*)?\."
+)
 _ARGS = re.compile(_ARG)
+_NOTES = re.compile(rf"([a-zA-Z]+)\s*=\s*({_PLAIN_STRING}|[^\s,]+)")
+_NOTE_FIELDS = {"validFrom": "valid_from", "validUntil": "valid_until"}
+NOTES_CHARS = 512
+"""Maximum number of characters of a plain fact behind its arguments; a longer one is parsed."""
+
+MAX_NOTES = 256
+"""Number of texts of annotations that a reader remembers: many facts of a file have the same."""
+
 _SPACE = re.compile(r"\s+")
 
 
@@ -130,10 +151,15 @@ class StatementReader:
         """True if `@strict` at the head of the text makes the inputs that it declares strict."""
         self.is_at_head = True
         """True until the first statement was read."""
+        self.known: Mapping[str, RuleStatement] = {}
+        self._notes: dict[str, Annotations] = {}
+        """Statements that were read before, by their text."""
         self.importing: Importing | None = None
         """Without it `import NAME.` is no statement."""
         self.imports: list[str] = []
         """Names of the rule sets that the text imports, each once."""
+        self.is_labelled = False
+        """True if options with unknown names are labels, which the one who stores them checks."""
         self._parse = parse
         self._yield_now = current_yield() if yield_now is None else yield_now
         self._until_rest = FACTS_PER_YIELD
@@ -188,9 +214,27 @@ class StatementReader:
                 self._refuse_block(tokens[:size])
                 continue
             self.pos = end
+            if self.known and (same := self._known_statement(tokens)):
+                if after_errors or not self.errors:
+                    yield same
+                continue
             for statement in self._statements_of(tokens):
                 if after_errors or not self.errors:
                     yield statement
+
+    def _known_statement(self, tokens: list[Token]) -> RuleStatement | None:
+        """Return the rule that these tokens are if it is known."""
+        start = tokens[0].start
+        same = self.known.get(self.text[start : tokens[-1].end])
+        if same is None:
+            return None
+        self.is_at_head = False
+        self._until_rest -= 1
+        if not self._until_rest:
+            self._until_rest = FACTS_PER_YIELD
+            self._yield_now()
+        self._count_to(start)
+        return same.at(self._line, start - self._line_start + 1)
 
     def _statements_of(self, tokens: list[Token]) -> Iterator[Statement]:
         """Yield the statements of the tokens up to a dot; a head word and an error have none."""
@@ -210,11 +254,11 @@ class StatementReader:
 
     def _plain_fact(self, start: int) -> FactStatement | None:
         limits = self._limits
-        longest = start + limits.predicate_chars + limits.arg_bytes // 4
+        longest = start + limits.predicate_chars + limits.arg_bytes // 4 + NOTES_CHARS
         match = _PLAIN_FACT.match(self.text, start, longest)
         if match is None:
             return None
-        predicate, inside = match.groups()
+        sign, predicate, inside, noted = match.groups()
         if '"' in inside or "'" in inside:
             args = [arg[1:-1] if arg[0] in "\"'" else arg for arg in _ARGS.findall(inside)]
         else:
@@ -226,12 +270,38 @@ class StatementReader:
             or len(inside) * 4 > limits.arg_bytes
         ):
             return None
+        annotations = NO_ANNOTATIONS
+        if noted is not None:
+            known = self._notes.get(noted) or self._plain_notes(noted)
+            if known is None:
+                return None
+            annotations = known
         self._count_to(start)
         line, line_start = self._line, self._line_start
         self.pos = end = match.end()
         self._count_to(end)
         span = TextSpan(line, start - line_start + 1, self._line, end - self._line_start + 1)
-        return FactStatement(Atom(predicate, tuple(args)), NO_ANNOTATIONS, span)
+        return FactStatement(Atom(predicate, tuple(args), not sign), annotations, span)
+
+    def _plain_notes(self, noted: str) -> Annotations | None:
+        """Return the annotations of a plain fact, None if the grammar has to say what is wrong."""
+        values: dict[str, Any] = {}
+        for key, value in _NOTES.findall(noted):
+            field = _NOTE_FIELDS.get(key, key)
+            if field in values:
+                return None
+            if value[0] in "\"'":
+                values[field] = value[1:-1]
+            elif field == "scope":
+                if value in KEYWORDS:
+                    return None
+                values[field] = value
+            else:
+                values[field] = float(value) if field == "confidence" else int(value)
+        if len(self._notes) >= MAX_NOTES:
+            self._notes.clear()
+        self._notes[noted] = annotations = Annotations(**values)
+        return annotations
 
     def _may_continue(self, end: int) -> bool:
         """Return True if text that follows may belong to a statement that ends at `end`."""
@@ -393,7 +463,7 @@ class StatementReader:
 
     def _lower(self, clause: ClauseTree, tokens: list[Token]) -> Iterator[Statement]:
         where = _Positions(self, tokens)
-        lowering = Lowering(self.text, self._limits, self._yield_now)
+        lowering = self._lowering(where)
         span = where.span(tokens[0].start, tokens[-1].end)
         statement: Statement
         if self._mode not in ("program", "atom" if clause.kind == "fact" else clause.kind):
@@ -449,11 +519,15 @@ class StatementReader:
         )
         yield replace(statement, predicates=predicates, variables=variables, items=items)
 
+    def _lowering(self, where: _Positions) -> Lowering:
+        spans = where.span if self.is_labelled else None
+        return Lowering(self.text, self._limits, self._yield_now, spans)
+
     def _declared_rules(
         self, clause: ClauseTree, tokens: list[Token], where: _Positions
     ) -> Iterator[Statement]:
         """Yield the rules that a declaration stands for, all at its place."""
-        lowering = Lowering(self.text, self._limits, self._yield_now)
+        lowering = self._lowering(where)
         word = clause.tokens[0]
         read = lowering.constraint if clause.kind == "constraint" else lowering.equivalence
         rules = read(clause)
@@ -505,17 +579,29 @@ class StatementReader:
         self._counted = max(pos, self._counted)
 
 
+_MARKED = {
+    **dict.fromkeys(KINDS, "CONSTRAINT"),
+    INPUT: "INPUT",
+    LEVELS: "DIMENSION",
+    GROUPS: "DIMENSION",
+    REQUIRES: "REQUIRES",
+}
+"""The kind of token of each word that begins a declaration with a shape of its own."""
+
+
 def _mark_declaration(tokens: list[Token]) -> None:
-    """Tell the word of a declared constraint or input from a name, which a colon follows, and the
-    types of the arguments of an input from their names.
+    """Tell the word of a declared constraint, input or dimension from a name, which a colon
+    follows, and the types of the arguments of an input from their names.
     """
-    if len(tokens) > 2 and tokens[0].type == "_AT" and tokens[1].value in (*KINDS, INPUT):
+    if len(tokens) > 2 and tokens[0].type == "_AT" and tokens[1].value in _MARKED:
         word = tokens[1]
         if word.type == "IDENT" and tokens[2].type != "_COLON":
-            kind = "INPUT" if word.value == INPUT else "CONSTRAINT"
+            kind = _MARKED[word.value]
             tokens[1] = Token(kind, word.value, word.start, word.end)
             if kind == "INPUT":
                 tokens[3:] = _with_types(tokens[3:])
+            elif kind == "DIMENSION":
+                tokens[2:] = _with_types(tokens[2:])
 
 
 def _with_types(tokens: Sequence[Token]) -> Iterator[Token]:
@@ -648,6 +734,7 @@ def read_chunks(
     *,
     yield_now: YieldNow | None = None,
     explained: bool = True,
+    labelled: bool = False,
     importing: Importing | None = None,
 ) -> Iterator[Statement]:
     """Read a text that comes in chunks; see `parser.parse_stream`.
@@ -677,7 +764,7 @@ def read_chunks(
         reader.explained = explained
         reader.max_errors = max_errors - len(errors)
         reader.is_at_head, reader.is_strict = is_at_head, is_strict
-        reader.importing = importing
+        reader.importing, reader.is_labelled = importing, labelled
         for statement in reader.statements():
             if not errors:
                 yield statement

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.dimensions import WrittenLabel
 from kbplanner.ir.phrases import Declaration
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule
 
@@ -21,6 +22,18 @@ class TextSpan(NamedTuple):
     end_line: int
     end_column: int
 
+    def moved(self, line: int, lines: int, columns: int) -> TextSpan:
+        """Return the place of the stretch if its text begins some `lines` later, and the first
+        line, which was `line`, some `columns`.
+        """
+        first, last = self.line == line, self.end_line == line
+        return TextSpan(
+            self.line + lines,
+            self.column + columns * first,
+            self.end_line + lines,
+            self.end_column + columns * last,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
@@ -28,7 +41,7 @@ class Annotations:
 
     Durations and instants are as written: milliseconds as `int`, anything else as text, to be
     parsed like those of the interface. `metadata` is a JSON object, written as a
-    quoted text.
+    quoted text. `labels` are the options with other names, where the text may have labels.
     """
 
     confidence: float | None = None
@@ -37,6 +50,7 @@ class Annotations:
     valid_from: int | str | None = None
     valid_until: int | str | None = None
     metadata: Mapping[str, Any] | None = None
+    labels: tuple[WrittenLabel, ...] = ()
 
 
 NO_ANNOTATIONS = Annotations()
@@ -75,6 +89,20 @@ class RuleStatement:
             if name == bare_name:
                 return span
         return self.span
+
+    def at(self, line: int, column: int) -> RuleStatement:
+        """Return the statement as it is read where its text begins at another place."""
+        first = self.span.line
+        move = first, line - first, column - self.span.column
+        return replace(
+            self,
+            span=self.span.moved(*move),
+            variables=tuple((name, span.moved(*move)) for name, span in self.variables),
+            predicates=tuple(
+                (name, arity, span.moved(*move)) for name, arity, span in self.predicates
+            ),
+            items=tuple(span.moved(*move) for span in self.items),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbplanner.syntax.scanner import Token
 
@@ -23,20 +23,31 @@ class Node:
     end: int = 0
 
 
+class Option(NamedTuple):
+    """One `key=value` in brackets: a value has one token, a list in parentheses any number."""
+
+    key: Token
+    values: tuple[Token, ...]
+    has_minus: bool = False
+    is_list: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ClauseTree:
     """A whole statement as parsed. `items` is the body; facts have a head only, goals a body only.
 
     A declaration has `tokens`: its word, the name and arity of the predicate, and its texts. A
     declared input has its word and its gloss in `tokens`, and the predicate in `items`; a
-    constraint has its word in `tokens`, and what it is about in `items`.
+    dimension its word, its name, and its values with the signs between them in `tokens`; a
+    requirement its word, the dimension, the sign and the level in `tokens`, and the predicate in
+    `items`; a constraint has its word in `tokens`, and what it is about in `items`.
     """
 
     kind: str
     head: Node | None = None
     items: tuple[Node, ...] = ()
     name: Token | None = None
-    annotations: tuple[tuple[Token, Token, bool], ...] = field(default=())
+    annotations: tuple[Option, ...] = field(default=())
     tokens: tuple[Token, ...] = ()
 
 
@@ -129,16 +140,20 @@ class TreeMaker:
         """Collect the items of a body."""
         return tuple(parts)
 
-    def pair(self, parts: list[Any]) -> tuple[Token, Token, bool]:
-        """Make one annotation: key, value, and whether the value has a minus sign."""
-        key, _, value = parts
-        return (key, value[-1], len(value) == 2)
+    def pair(self, parts: list[Any]) -> Option:
+        """Make one annotation of its key and what `value` or `listed` made."""
+        key, _, (values, has_minus, is_list) = parts
+        return Option(key, values, has_minus, is_list)
 
-    def value(self, parts: list[Any]) -> list[Token]:
-        """Keep the tokens of an annotation's value."""
-        return parts
+    def value(self, parts: list[Any]) -> tuple[tuple[Token, ...], bool, bool]:
+        """Make the value of an annotation, which may have a minus sign."""
+        return (parts[-1],), len(parts) == 2, False
 
-    def annotations(self, parts: list[Any]) -> list[tuple[Token, Token, bool]]:
+    def listed(self, parts: list[Any]) -> tuple[tuple[Token, ...], bool, bool]:
+        """Make the values of an annotation that are in parentheses."""
+        return tuple(parts), False, True
+
+    def annotations(self, parts: list[Any]) -> list[Option]:
         """Collect annotations."""
         return parts
 
@@ -170,6 +185,21 @@ class TreeMaker:
         """Make a declared input: its word, the predicate with names of arguments, and a gloss."""
         word, item, *rest = parts
         annotations = tuple(rest.pop()) if rest and isinstance(rest[-1], list) else ()
+        return ClauseTree(
+            "declaration", items=(item,), annotations=annotations, tokens=(word, *rest)
+        )
+
+    def dimension(self, parts: list[Any]) -> ClauseTree:
+        """Make a dimension of labels: its word and its name, and values with signs between them."""
+        annotations = tuple(parts.pop()) if isinstance(parts[-1], list) else ()
+        word, name, _, *values = parts
+        tokens = (word, name, *values)
+        return ClauseTree("declaration", annotations=annotations, tokens=tokens)
+
+    def requirement(self, parts: list[Any]) -> ClauseTree:
+        """Make a requirement: its word, the predicate, the dimension, the sign and the level."""
+        word, item, *rest = parts
+        annotations = tuple(rest.pop()) if isinstance(rest[-1], list) else ()
         return ClauseTree(
             "declaration", items=(item,), annotations=annotations, tokens=(word, *rest)
         )

@@ -22,6 +22,7 @@ import httpx
 from kbcore.config import Config
 from kbcore.errors import ConfigError, ProviderFailed
 from kbcore.plug.ports import Completion, CompletionRequest
+from kbcore.tracing.spans import trace_headers
 
 MAX_ANSWER_BYTES = 4 << 20
 """Maximum bytes of an answer; a longer one is a failure."""
@@ -117,7 +118,11 @@ class HTTPProvider(ABC):
         limits = httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS))
         try:
             with self._http.stream(
-                "POST", self._base + path, json=body, headers=dict(headers), timeout=limits
+                "POST",
+                self._base + path,
+                json=body,
+                headers={**trace_headers(), **headers},
+                timeout=limits,
             ) as answer:
                 content = self._content(answer, deadline)
         except httpx.TimeoutException as error:

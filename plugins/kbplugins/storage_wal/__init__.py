@@ -1,4 +1,4 @@
-"""The durable log on files: `STORAGE_BACKEND=wal`. See docs/reference/log-format.md for every byte
+"""The durable log on files: `STORAGE_BACKEND=wal`. See kbcore/durable/LOG_FORMAT.md for every byte
 of it.
 """
 

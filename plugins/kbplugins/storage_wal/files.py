@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
+from kbcore import system_calls
 from kbcore.errors import StorageFailed, StorageFull
 
 P = ParamSpec("P")
@@ -123,15 +124,15 @@ class OsFiles:
 
     def allocate(self, fd: int, size: int) -> None:
         """Allocate the first `size` bytes."""
-        os.posix_fallocate(fd, 0, size)
+        system_calls.allocate(fd, size)
 
     def fdatasync(self, fd: int) -> None:
         """Sync the content to the disk."""
-        os.fdatasync(fd)
+        system_calls.sync_content(fd)
 
     def fsync(self, fd: int) -> None:
         """Sync content and attributes to the disk."""
-        os.fsync(fd)
+        system_calls.sync_file(fd)
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file, replacing a file that has the name."""

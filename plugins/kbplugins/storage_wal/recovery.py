@@ -1,6 +1,6 @@
 """Recovery at start: an intact log, a torn tail to cut, or damage to refuse.
 
-At the first position without a valid record, the rules of docs/reference/log-format.md apply in
+At the first position without a valid record, the rules of kbcore/durable/LOG_FORMAT.md apply in
 order:
 
 1. not in the last segment: corruption, because a segment is synced before the next one is created;

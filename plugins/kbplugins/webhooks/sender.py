@@ -15,6 +15,7 @@ from kbcore.config import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.errors import ConfigError, InvalidInput
 from kbcore.plug.webhooks import DeliveryOutcome, DeliveryResult, WebhookMessage
+from kbcore.tracing.spans import trace_headers
 from kbplugins.webhooks.addresses import ReceiverAddress, address_of, allowed, resolved
 from kbplugins.webhooks.transport import DeadlineTransport
 
@@ -76,6 +77,7 @@ class Sender:
             return DeliveryResult(DeliveryOutcome.FAILED, reason="the host has a private address")
         name = f"[{host}]" if ":" in host else host
         headers = {
+            **trace_headers(),
             **signed(key, message, int(time.time())),
             "Content-Type": "application/json",
             "Host": _host_header(address),

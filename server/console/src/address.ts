@@ -2,8 +2,8 @@
 import { useCallback } from "react";
 import { useSearchParams } from "wouter";
 
-/** The parameters that all screens share: the connection, and the step of the tour. */
-export const SHARED = ["tenant", "database", "scope", "tour"] as const;
+/** The parameters that all screens share: the connection without its key, its view and time, and the step of the tour. */
+export const SHARED = ["tenant", "database", "scope", "only", "asof", "known", "tour"] as const;
 
 /** Return the value of a parameter of the address and a function to change it; null or "" removes it. */
 export function useAddress(name: string): [string | null, (value: string | null, options?: { replace?: boolean }) => void] {

@@ -6,7 +6,9 @@ import { Router } from "wouter";
 import { ApiError } from "./api/client";
 import { App } from "./app";
 import { ConnectionProvider } from "./connection";
+import "./tokens.css";
 import "./styles.css";
+import "./frame.css";
 
 const queries = new QueryClient({
   defaultOptions: {
@@ -15,6 +17,15 @@ const queries = new QueryClient({
       refetchOnWindowFocus: false,
     },
   },
+});
+
+// After an update of the server the files of the old page are gone: the page is loaded again, at most once a minute.
+addEventListener("vite:preloadError", (event) => {
+  const last = Number(sessionStorage.getItem("kbcore.reloaded") ?? 0);
+  if (Date.now() - last < 60_000) return;
+  event.preventDefault();
+  sessionStorage.setItem("kbcore.reloaded", String(Date.now()));
+  location.reload();
 });
 
 // Screens are one level below the folder of the page, wherever the server is mounted.

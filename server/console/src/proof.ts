@@ -1,5 +1,5 @@
 // Proof graphs: what the outline and the drawing show of them.
-import { atomText } from "./language/goal";
+import { atomText } from "./language/atom";
 import type { Schemas } from "./api/client";
 
 export type ProofGraphData = Schemas["Graph"];

@@ -15,6 +15,7 @@ from typing import Any
 
 from kbcore import __version__
 from kbcore.errors import Forbidden, InvalidInput, RateLimited
+from kbcore.receipts.signing import ReceiptKey
 from kbcore.state.names import is_name
 from kbplanner.syntax.textform import literal_from_text
 from kbserver.mcp.calls import Call, Toolbox, Who
@@ -153,6 +154,28 @@ def card(url: str, tools: Container[str], keys: bool = False) -> Json:
         "preferredTransport": "JSONRPC",
         **(_SECURED if keys else {}),
     }
+
+
+_OLDER = frozenset(("url", "protocolVersion", "preferredTransport"))
+"""Members of a card that version 1.0 does not have."""
+
+
+def signature_of(card: Json, key: ReceiptKey, key_url: str) -> Json:
+    """Return the signature of a card (A2A 1.0, section 8.4): a JSON Web Signature of its members of
+    version 1.0 in canonical form, without empty ones.
+    """
+    signed = {name: value for name, value in card.items() if name not in _OLDER}
+    return key.jws(_without_empty(signed), {"typ": "JOSE", "jku": key_url})
+
+
+def _without_empty(value: Any) -> Any:
+    """Return JSON without empty texts, arrays and objects, which cards in protobuf do not have."""
+    if isinstance(value, dict):
+        members = {name: _without_empty(member) for name, member in value.items()}
+        return {name: member for name, member in members.items() if member not in ("", [], {})}
+    if isinstance(value, list):
+        return [item for item in map(_without_empty, value) if item not in ("", [], {})]
+    return value
 
 
 class Agent:

@@ -24,6 +24,10 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
             "knowledge.sql:sql",
             "Print a condition for the rows of your own table that a goal holds for",
         ),
+        "receipt": CommandEntry(
+            "knowledge.receipts:receipt",
+            "Create and verify signed receipts of answers, and the key that signs them",
+        ),
         "follow": CommandEntry(
             "server.follow:follow", "Print the answers of a goal as they change"
         ),
@@ -118,6 +122,9 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "fsck": CommandEntry("storage.rescue:fsck", "Check the files of a storage folder"),
         "salvage": CommandEntry(
             "storage.rescue:salvage", "Copy the undamaged records of a storage folder"
+        ),
+        "encryption": CommandEntry(
+            "storage.encryption:encryption", "Encrypt stored data, and change the key"
         ),
         "storage": CommandEntry(
             "storage.storage:storage", "Copy a knowledge base to another storage, or check one"

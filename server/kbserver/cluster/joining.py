@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kbcore.cluster.assignment import Member
 from kbcore.cluster.node import ClusterNode
@@ -19,6 +20,8 @@ from kbcore.plug.ports import LogReader, LogStore, ReadsAlong, ShardPlaces
 from kbcore.replication.leadership import node_name
 from kbserver.cluster.other_nodes import NodePeers
 from kbserver.cluster.signing import Signatures
+from kbserver.http.certificates import client_context, has_tls
+from kbserver.http.tls import ServerTLS
 from kbserver.process.offload import Offload
 
 CLUSTER_SHARDS = 64
@@ -44,6 +47,7 @@ class ClusterLogs:
         self._places: ShardPlaces = places
         self._readers: ReadsAlong = places
         self._factory = plugins.check_storage()
+        self._encryption = plugins.encryption
 
     def open(self, shard: int) -> LogStore:
         """Open the log of a shard as its only writer."""
@@ -51,7 +55,11 @@ class ClusterLogs:
 
     def reader(self, shard: int) -> LogReader:
         """Open the log of a shard for reading."""
-        return self._readers.reader(self._config, shard)
+        reader = self._readers.reader(self._config, shard)
+        if not self._encryption.is_on:
+            return reader
+        log_ids = self._places.recorded(self._config) or ()
+        return self._encryption.reader(reader, log_ids[shard])
 
 
 def create_storage(config: Config, plugins: Plugins) -> int:
@@ -119,7 +127,9 @@ class Joined:
             offload.close()
 
 
-def prepare(config: Config, listener: socket.socket, plugins: Sequence[object]) -> Joined:
+def prepare(
+    config: Config, listener: socket.socket, plugins: Sequence[object], tls: ServerTLS | None = None
+) -> Joined:
     """Open the cluster for a node that listens on a socket; raises ConfigError, NotReady."""
     if config.workers > 1:
         raise ConfigError(
@@ -127,10 +137,6 @@ def prepare(config: Config, listener: socket.socket, plugins: Sequence[object]) 
             " each with a port of its own"
         )
     url = config.advertise_url or _url_of(config, listener)
-    if not url.startswith("http://"):
-        raise ConfigError(
-            "ADVERTISE_URL: the nodes of a cluster call each other by HTTP in a private network: use http://HOST:PORT"
-        )
     loaded = Plugins(config, plugins)
     places = ClusterLogs(config, loaded)
     call, read = Offload(1), Offload(READ_THREADS)
@@ -138,7 +144,9 @@ def prepare(config: Config, listener: socket.socket, plugins: Sequence[object]) 
     member = Member(node_name(url), url, config.cluster_weight)
     node = ClusterNode(member, record, coordinator, config, places, call=call, read=read)
     signatures = Signatures(record.secret, member.name)
-    return Joined(node, NodePeers(node, signatures), signatures, (call, read))
+    make = partial(client_context, config) if tls is None else tls.client
+    trust = make("CLUSTER_CA_FILE", config.cluster_ca_file)
+    return Joined(node, NodePeers(node, signatures, trust), signatures, (call, read))
 
 
 def _url_of(config: Config, listener: socket.socket) -> str:
@@ -147,4 +155,5 @@ def _url_of(config: Config, listener: socket.socket) -> str:
         raise ConfigError(
             "CLUSTER_URL: set ADVERTISE_URL to the address at which the other nodes reach this one"
         )
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if has_tls(config) else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

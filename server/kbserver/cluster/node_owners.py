@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Callable, Hashable
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from kbserver.cluster.sealing import Seals, sealed_length
 from kbserver.cluster.signing import NODE, Signatures, digest_of, pieces_of
 from kbserver.forwarding.proofs import CLIENT
 from kbserver.http.request_head import Head
+from kbserver.http.tls import secured
 
 WAIT_TTLS = 2.0
 """Times to live for which a request waits while no node has its tenant."""
@@ -25,8 +27,10 @@ _OWN_PATHS = ("/health", "/metrics", "/replication/", "/admin/cluster")
 class NodeOwners:
     """`Owners` of the nodes of a cluster."""
 
-    def __init__(self, node: ClusterNode, signatures: Signatures) -> None:
+    def __init__(self, node: ClusterNode, signatures: Signatures, context: ssl.SSLContext) -> None:
+        """`context` verifies nodes with https addresses."""
         self._node = node
+        self._context = context
         self._ownership = node.ownership
         self._signatures = signatures
         self._wait_seconds = WAIT_TTLS * node.ttl
@@ -53,10 +57,12 @@ class NodeOwners:
     def connect(self, owner: Hashable) -> Any:
         """Return a connection to a live node."""
         parts = urlsplit(self._live_url(owner))
-        connection = socket.create_connection(
-            (parts.hostname or "", parts.port or 80), timeout=self._node.ttl
-        )
+        host, is_https = parts.hostname or "", parts.scheme == "https"
+        port = parts.port or (443 if is_https else 80)
+        connection: Any = socket.create_connection((host, port), timeout=self._node.ttl)
         try:
+            if is_https:
+                connection = secured(self._context, connection, host)
             self._live_url(owner)  # the exchanges with a node that was lost are ended only once
         except OSError:
             connection.close()

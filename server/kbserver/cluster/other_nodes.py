@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from kbserver.forwarding import private
 from kbserver.forwarding.calls import Calls
 from kbserver.http.gate import CALLS
 from kbserver.http.request_head import Head
+from kbserver.http.tls import secured
 
 RELEASE = CALLS + "release"
 """Call with which a node asks for a shard that it takes over."""
@@ -39,17 +41,37 @@ _RETRY_SECONDS = 0.1
 _CONFLICT = 409
 
 
+class _SecureConnection(http.client.HTTPConnection):
+    """A connection to a node with an https address."""
+
+    def __init__(
+        self, context: ssl.SSLContext, host: str, port: int, seconds: float | None
+    ) -> None:
+        super().__init__(host, port, timeout=seconds)
+        self._context = context
+
+    def connect(self) -> None:
+        """Connect, and verify the certificate of the node."""
+        super().connect()
+        self.sock = secured(self._context, self.sock, self.host)
+
+
 class NodePeers(Calls[str]):
     """The other nodes by name; implements `kbcore.node.other_processes.Peers` and `OtherNodes`."""
 
-    def __init__(self, node: ClusterNode, signatures: Signatures) -> None:
+    def __init__(self, node: ClusterNode, signatures: Signatures, context: ssl.SSLContext) -> None:
+        """`context` verifies nodes with https addresses."""
         self._node = node
         self._signatures = signatures
+        self.context = context
 
     def connection(self, peer: str, seconds: float | None) -> http.client.HTTPConnection:
         """Return a connection to a node, by its name or address."""
         parts = urlsplit(self._url(peer))
-        return http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=seconds)
+        host, port = parts.hostname or "", parts.port
+        if parts.scheme == "https":
+            return _SecureConnection(self.context, host, port or 443, seconds)
+        return http.client.HTTPConnection(host, port, timeout=seconds)
 
     def headers(self, peer: str, method: str, path: str, body: bytes) -> dict[str, str]:
         """Return the headers of a call, with their signature."""

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import gevent
 
 from kbcore.errors import KBError
+from kbcore.tracing import spans
 from kbserver.forwarding.request_shards import RequestShards
 from kbserver.http.gate import INTERNAL
 from kbserver.http.request_head import Head
@@ -160,6 +161,15 @@ class Forwarder:
         `close_connection` of the client is set if its connection must not be used again. Return
         False if this process has become the owner: nothing was carried out yet.
         """
+        if spans.tracer is None:
+            return self._forward(client, owner)
+        known = client.head.headers
+        with spans.tracer.begin_remote(
+            "forward", spans.CLIENT, known.get("TRACEPARENT"), known.get("TRACESTATE")
+        ):
+            return self._forward(client, owner)
+
+    def _forward(self, client: Client, owner: Hashable) -> bool:
         shard: int = client.environ[SHARD]
         exchange = _Exchange(client, self._owners)
         begun = time.monotonic()
@@ -293,6 +303,8 @@ class _Exchange:
             if name not in _NOT_FORWARDED and not name.startswith(INTERNAL)
         }
         headers["X_REQUEST_ID"] = self._request_id
+        for name, value in spans.trace_headers().items():
+            headers[name.upper()] = value
         outgoing = Head(head.method, head.target, head.version, headers)
         address, port = environ.get("REMOTE_ADDR", ""), environ.get("REMOTE_PORT", "")
         body = None if self._pending else self.body

@@ -22,7 +22,8 @@ EXPOSED = (
     "X-Request-ID, X-KB-Version, RateLimit, RateLimit-Policy, Retry-After, Link, ETag, Idempotency-Replayed, "
     "X-Commit-Seq, X-Replication-Lag-Ms, "
     "Preference-Applied, X-Total-Count, X-Retracted-Count, X-Cascaded-Count, X-Still-Derivable, X-Answer-Warnings, "
-    "X-Rule-Warnings, X-Ignored-Fields, X-Time-Warnings, X-Unknown-Predicates, Mcp-Session-Id"
+    "X-Rule-Warnings, X-Ignored-Fields, X-Time-Warnings, X-Unknown-Predicates, Mcp-Session-Id, "
+    "WWW-Authenticate"
 )
 MAX_AGE_SECONDS = 600
 

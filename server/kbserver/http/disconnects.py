@@ -16,6 +16,7 @@ import gevent
 from gevent.socket import wait_read
 
 from kbcore.errors import CallerLeft, KBError
+from kbserver.http.tls import TLSSocket
 
 Stop = Callable[[KBError], None]
 
@@ -60,9 +61,16 @@ class DisconnectWatcher:
 
 
 def _wait(sock: Any, gone: Callable[[], None]) -> None:
+    left = None
     try:
-        wait_read(sock.fileno())
-        left = not sock.recv(1, socket.MSG_PEEK)
+        if isinstance(sock, TLSSocket) and sock.has_early():
+            return
+        while left is None:
+            wait_read(sock.fileno())
+            try:
+                left = not sock.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:  # only a part of a TLS record
+                continue
     except OSError:
         left = True
     if left:

@@ -5,7 +5,7 @@ one, computed from their bytes, so the compressed and the plain form have differ
 
 A weak tag names the database, the tenant and its generation. Facts also become valid or expire with
 time, and a tenant can be emptied and created again. The tag therefore includes the version of the
-visible facts, the tenant's position in this process, and the process.
+visible facts, the tenant's position in this process, and the process; that of a view, the view.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from functools import wraps
 
 from flask import Response, request
 
+from kbcore.state.labels import NO_LABELS
 from kbserver.http.compress import VARY, compressible, wanted_by
-from kbserver.http.request_context import current, runtime
+from kbserver.http.request_context import (
+    current,
+    current_request,
+    grant_of,
+    runtime,
+    view_asked,
+)
 
 PACKED = "-gzip"
 """Suffix of the strong tag of a compressed response, whose bytes differ from the uncompressed
@@ -33,7 +40,19 @@ def tag() -> str:
     context = current()
     tenant = runtime().read_tenant(context.database, context.tenant)
     version = f"{tenant.generation}.{tenant.version}.{tenant.serial}" if tenant.generation else "0"
-    return f'W/"{context.database}-{context.tenant}-{version}-{_PROCESS}"'
+    return f'W/"{context.database}-{context.tenant}-{version}-{_PROCESS}{_view()}"'
+
+
+def _view() -> str:
+    """Return the part of a tag that tells the views of a tenant apart; empty without one."""
+    served = current_request()
+    view = repr((view_asked(served)["view"], grant_of(served.principal).view))
+    if view == _NO_VIEW:
+        return ""
+    return "-" + hashlib.sha256(view.encode()).hexdigest()[:16]
+
+
+_NO_VIEW = repr((None, NO_LABELS))
 
 
 def tagged(route: Callable[[], Response]) -> Callable[[], Response]:
@@ -51,7 +70,7 @@ def tagged(route: Callable[[], Response]) -> Callable[[], Response]:
         response = Response(status=304) if _matches(present) else route()
         response.headers["ETag"] = present
         response.headers["Cache-Control"] = "private, no-cache"
-        response.headers["Vary"] = "X-Tenant-ID, X-Database"
+        response.headers["Vary"] = "X-Tenant-ID, X-Database, X-View"
         return response
 
     return answer

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kbcore.operations.base import Actor
 from kbcore.state.keys import ADMIN
+from kbcore.tracing.spans import TraceSpan
 from kbserver.http.request_id import identity_headers, request_id
 from kbserver.notices import MAX_NAMES, IgnoredFields, time_header
 from kbserver.rate_headers import Rate, rate_headers
@@ -83,15 +84,19 @@ class Request:
         "ignored",
         "is_active",
         "is_admitted",
+        "is_audited",
         "is_of_present",
         "keyed",
         "principal",
         "rate",
         "runtime",
+        "span",
         "started",
+        "takes_view",
         "time_warnings",
         "transaction",
         "turn",
+        "viewed",
     )
 
     def __init__(self, environ: dict[str, Any], runtime: Runtime) -> None:
@@ -110,6 +115,8 @@ class Request:
         """The limits of `security.limits` that the request was counted against."""
         self.turn: int | None = None
         """The replication turn in which the request was begun."""
+        self.span: TraceSpan | None = None
+        """The span of the request while tracing is on."""
         self.is_active = False
         """True while the request is counted as being answered."""
 
@@ -122,6 +129,10 @@ class Request:
         self.body_limit: Any = None
         self.is_of_present = False
         """True if a body that names another instant than the present is refused."""
+        self.takes_view = False
+        """True if the body may name a view and labels."""
+        self.viewed: dict[str, Any] | None = None
+        """The view and the labels that a body names."""
         self.keyed: Any = None
         """The notes of `idempotency` about a request that carries out one of its keys."""
 
@@ -130,6 +141,9 @@ class Request:
         """Warnings of instants that look like seconds."""
         self.applied: list[str] = []
         """The preferences that were honoured."""
+        self.is_audited = True
+        """False for a request of an address with too many wrong credentials: it has no audit
+        line."""
         self.audited: dict[str, Any] | None = None
         """Further fields of the audit line."""
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
 from flask import current_app, request
 
 from kbcore.errors import InvalidInput, MissingHeader, UnknownTransaction
+from kbcore.operations.views import ALL, Grant
 from kbcore.state.names import NAME_RULE, is_name
 from kbserver.http.request import REQUEST, Request
 
@@ -162,16 +164,94 @@ def read_context(tenant_default: str | None) -> RequestContext:
     return served.headers
 
 
+def whole() -> TenantKB:
+    """Return the knowledge base of the current request without its view, and outside of its
+    transaction.
+    """
+    context, served = current(), current_request()
+    kb = served.runtime.knowledge_base(context.database, context.tenant, served.caller)
+    kb.actor = served.actor
+    return kb
+
+
 def _knowledge_base(context: RequestContext, writes: bool) -> TenantKB:
     served = current_request()
     if context.transaction is None:
-        kb = served.runtime.knowledge_base(context.database, context.tenant, served.caller)
-        kb.actor = served.actor
-        return kb
+        return viewed(whole(), served)
+    return viewed(enter_transaction(context, context.transaction, writes), served)
+
+
+def enter_transaction(context: RequestContext, id: str, writes: bool) -> TransactionKB:
+    """Return the handle on the transaction of the current request, which locks it until the end of
+    the request.
+    """
+    served = current_request()
     if served.transaction is None:
-        served.transaction = in_transaction(context, context.transaction, writes).__enter__()
+        served.transaction = in_transaction(context, id, writes).__enter__()
         served.transaction.actor = served.actor
     return served.transaction
+
+
+Viewed = TypeVar("Viewed", bound="TenantKB")
+
+VIEW, LABELS = "X-View", "X-Labels"
+"""The headers with the view of a request, and with the labels of what it stores, as JSON
+objects."""
+
+_MAX_HEADER = 4096
+
+
+def grant_of(who: Any) -> Grant:
+    """Return the view of a principal, and the labels that it gives to what it stores."""
+    return ALL if who is None else Grant(who.view, who.labels)
+
+
+def asks_view(served: Request) -> bool:
+    """Return True if a request names a view or labels."""
+    environ = served.environ
+    return served.viewed is not None or "HTTP_X_VIEW" in environ or "HTTP_X_LABELS" in environ
+
+
+def refuse_view(served: Request) -> None:
+    """Raise InvalidInput if a request names a view or labels: the operation would not see them."""
+    for name, key in ((VIEW, "HTTP_X_VIEW"), (LABELS, "HTTP_X_LABELS")):
+        if key in served.environ:
+            raise InvalidInput(f"header {name} is not available here", {"header": name})
+
+
+def viewed(kb: Viewed, served: Request) -> Viewed:
+    """Return a knowledge base as a request sees it: within the view of its key and of its headers
+    or its body.
+
+    The body is read before: a view in one that is read later is refused. Raises InvalidInput and
+    Forbidden.
+    """
+    served.takes_view = False
+    return kb.viewed(**view_asked(served), grant=grant_of(served.principal))
+
+
+def view_asked(served: Request) -> dict[str, Any]:
+    """Return the view and the labels that the body of a request names, or its headers.
+
+    Raises InvalidInput.
+    """
+    members = served.viewed or {}
+    return {
+        "view": members.get("view", _header(served, VIEW, "HTTP_X_VIEW")),
+        "labels": members.get("labels", _header(served, LABELS, "HTTP_X_LABELS")),
+    }
+
+
+def _header(served: Request, name: str, key: str) -> Any:
+    text = served.environ.get(key)
+    if text is None:
+        return None
+    if len(text) > _MAX_HEADER:
+        raise InvalidInput(f"header {name} has at most {_MAX_HEADER} characters", {"header": name})
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise InvalidInput(f"header {name} is not a JSON object", {"header": name}) from None
 
 
 def in_transaction(context: RequestContext, id: str, writes: bool) -> TransactionKB:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbcore import __version__
-from kbcore.errors import KBError, NotFound
+from kbcore.errors import CallerLeft, KBError, NotFound
+from kbcore.tracing import spans
 from kbserver.mcp.calls import Call, Fail, Toolbox, Who
+from kbserver.mcp.elicitation import ask_by_result, takes_questions
 from kbserver.mcp.prompts import PROMPTS
 from kbserver.mcp.resources import listing as resources
 from kbserver.mcp.resources import uris
@@ -26,8 +28,17 @@ from kbserver.mcp.rpc import (
     RpcMessage,
 )
 from kbserver.mcp.sessions import McpSession, McpSessions
+from kbserver.mcp.tasks import McpTask, McpTasks, TaskOwner
+from kbserver.mcp.tool_span import begin_tool
 from kbserver.mcp.tools import McpTool, all_tools, tools_of
-from kbserver.mcp.versions import SERVER_KEY, SUPPORTED, negotiated
+from kbserver.mcp.versions import (
+    CAPABILITIES_KEY,
+    SERVER_KEY,
+    SUPPORTED,
+    TASKS,
+    check_extension,
+    negotiated,
+)
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
@@ -76,6 +87,7 @@ class Protocol:
         )
         self.subscriptions = ResourceSubscriptions(runtime.feed)
         self.sessions = McpSessions(runtime.clock, self.subscriptions)
+        self.tasks = McpTasks(runtime)
         common: dict[str, Callable[[McpRequest], Json]] = {
             "tools/list": self._tools_list,
             "tools/call": self._tools_call,
@@ -89,7 +101,13 @@ class Protocol:
             ),
             "prompts/get": self._prompts_get,
         }
-        self._modern = {**common, "server/discover": _discover}
+        self._modern = {
+            **common,
+            "server/discover": _discover,
+            "tasks/get": lambda asked: self.tasks.shown(self.task(asked)),
+            "tasks/update": self._update_task,
+            "tasks/cancel": self._cancel_task,
+        }
         self._legacy = {
             **common,
             "ping": lambda asked: {},
@@ -146,8 +164,23 @@ class Protocol:
         }
 
     def close(self) -> None:
-        """Close all sessions and their streams."""
+        """Close all sessions and their streams, and cancel all tasks."""
         self.sessions.close_all()
+        self.tasks.close()
+
+    def task(self, asked: McpRequest) -> McpTask:
+        """Return the task that a request names; raises RpcFailure."""
+        check_extension(asked.message.meta)
+        return self.tasks.find(asked.message.text("taskId"), TaskOwner.of(asked.who))
+
+    def _update_task(self, asked: McpRequest) -> Json:
+        self.task(asked)
+        asked.message.object("inputResponses")  # no task asks: answers are ignored
+        return {}
+
+    def _cancel_task(self, asked: McpRequest) -> Json:
+        self.task(asked).call.stop(CallerLeft())
+        return {}
 
     def _tools_list(self, asked: McpRequest) -> Json:
         if asked.message.params.get("cursor") is not None:
@@ -156,7 +189,16 @@ class Protocol:
 
     def _tools_call(self, asked: McpRequest) -> Json:
         tool = self.tool(asked.message)
-        return self.toolbox.call(tool, asked.message.object("arguments"), asked.who, asked.call)
+        arguments = asked.message.object("arguments")
+        if takes_questions(asked.message.meta.get(CAPABILITIES_KEY)) and asked.modern:
+            asked.call.ask = ask_by_result(asked.message.params.get("inputResponses"))
+        if spans.tracer is None:
+            return self.toolbox.call(tool, arguments, asked.who, asked.call)
+        with begin_tool(spans.tracer, tool.name, asked.message.meta) as span:
+            result = self.toolbox.call(tool, arguments, asked.who, asked.call)
+            if result.get("isError"):
+                span.fail("tool_error")
+            return result
 
     def _resources_read(self, asked: McpRequest) -> Json:
         uri = asked.message.text("uri")
@@ -194,6 +236,8 @@ class Protocol:
         }
 
     def _subscribe(self, asked: McpRequest) -> Json:
+        if asked.who.has_view:
+            raise RpcFailure(INVALID_PARAMS, "changes are not followed through a view")
         uri = asked.message.text("uri")
         if not self.sessions.follow(_session(asked), uri):
             raise RpcFailure(NO_RESOURCE, "no resource can have this URI", {"uri": uri})
@@ -204,7 +248,8 @@ class Protocol:
         return {}
 
     def _kb(self, asked: McpRequest) -> TenantKB:
-        return self._runtime.knowledge_base(asked.who.database, asked.who.tenant, asked.call)
+        kb = self._runtime.knowledge_base(asked.who.database, asked.who.tenant, asked.call)
+        return asked.who.viewed(kb)
 
 
 OLD_NAMES = {
@@ -255,18 +300,19 @@ CAPABILITIES: Json = {
 
 
 def complete(result: Json) -> Json:
-    """Add the members that protocol versions without sessions require: the result type and the
-    server info.
+    """Add the members that protocol versions without sessions require: the result type, if the
+    result is not of a special one, and the server info.
     """
     return {
-        **result,
         "resultType": "complete",
+        **result,
         "_meta": {**result.get("_meta", {}), SERVER_KEY: SERVER},
     }
 
 
 def _discover(asked: McpRequest) -> Json:
-    offered: dict[str, Any] = {"supportedVersions": list(SUPPORTED), "capabilities": CAPABILITIES}
+    capabilities = {**CAPABILITIES, "extensions": {TASKS: {}}}
+    offered: dict[str, Any] = {"supportedVersions": list(SUPPORTED), "capabilities": capabilities}
     return _listed({**offered, "instructions": INSTRUCTIONS})
 
 

@@ -48,13 +48,14 @@ class RpcFailure(Exception):
 @dataclass(frozen=True, slots=True)
 class RpcMessage:
     """A request, or a notification if `id` is None; `reply` marks an answer to a request of the
-    server.
+    server, whose result is `result`, None if it is an error.
     """
 
     method: str
     params: Mapping[str, Any] = field(default_factory=dict)
     id: Id | None = None
     reply: bool = False
+    result: Any = None
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -97,7 +98,7 @@ def read_message(body: bytes, max_depth: int) -> RpcMessage:
         raise RpcFailure(INVALID_REQUEST, 'jsonrpc must be "2.0"', id=id)
     method, params = fields.get("method"), fields.get("params")
     if method is None and id is not None and ("result" in fields or "error" in fields):
-        return RpcMessage("", {}, id, reply=True)
+        return RpcMessage("", {}, id, reply=True, result=fields.get("result"))
     if type(method) is not str or not method:
         raise RpcFailure(INVALID_REQUEST, "method must be a string", id=id)
     if params is not None and type(params) is not dict:

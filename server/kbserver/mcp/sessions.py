@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from kbcore.clock import Clock
 from kbcore.errors import CallerLeft, RateLimited
 from kbserver.mcp.calls import Call
+from kbserver.mcp.elicitation import OpenQuestions
 from kbserver.mcp.outbox import Outbox
 from kbserver.mcp.resources.subscriptions import MAX_FOLLOWED, ResourceSubscriptions, Whose
 from kbserver.mcp.rpc import INVALID_REQUEST, Id, Json, RpcFailure, notification
@@ -37,15 +38,19 @@ def updated(uri: str) -> Json:
 @dataclass(eq=False, slots=True)
 class McpSession:
     """Session of one client and tenant; `used` is the last use, in seconds of the monotonic
-    clock.
+    clock. `caller` is whose key or token has opened it, None without authentication. `elicits` says
+    that the client can ask the user.
     """
 
     id: str
     whose: Whose
     used: float
+    caller: str | None = None
     outbox: Outbox = field(default_factory=lambda: Outbox(updated))
     followed: set[str] = field(default_factory=set)
     calls: dict[Id, Call] = field(default_factory=dict)
+    elicits: bool = False
+    questions: OpenQuestions = field(default_factory=OpenQuestions)
 
     def begin(self, id: Id, call: Call) -> None:
         """Register an active request, so that it can be cancelled.
@@ -82,10 +87,10 @@ class McpSessions:
     def __len__(self) -> int:
         return len(self._known)
 
-    def open(self, whose: Whose) -> McpSession:
+    def open(self, whose: Whose, caller: str | None = None, *, elicits: bool = False) -> McpSession:
         """Open a session; raises RateLimited if the tenant has too many, all with streams."""
         now = self._clock.monotonic()
-        session = McpSession(secrets.token_urlsafe(24), whose, now)
+        session = McpSession(secrets.token_urlsafe(24), whose, now, caller, elicits=elicits)
         with self._mutex:
             idle = [
                 each for each in self._known.values() if not each.outbox.is_read and not each.calls
@@ -105,11 +110,13 @@ class McpSessions:
             self._release(each)
         return session
 
-    def find(self, id: str, whose: Whose) -> McpSession | None:
-        """Return the session with this id if it belongs to the tenant, and mark it as used."""
+    def find(self, id: str, whose: Whose, caller: str | None = None) -> McpSession | None:
+        """Return the session with this id if it belongs to the tenant and the caller, and mark it
+        as used.
+        """
         with self._mutex:
             session = self._known.get(id)
-            if session is None or session.whose != whose:
+            if session is None or (session.whose, session.caller) != (whose, caller):
                 return None
             session.used = self._clock.monotonic()
             self._known.move_to_end(id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,12 +14,14 @@ from kbcore.durable.request_key import API_KEY
 from kbcore.errors import CallerLeft, RateLimited
 from kbcore.operations.evaluated_goal import KEY_NAME
 from kbcore.operations.slow_log import REQUEST
+from kbcore.tracing.spans import CURRENT
 from kbserver.mcp.calls import Call
-from kbserver.mcp.outbox import Outbox, frame
+from kbserver.mcp.outbox import COMMENT, KEEP_ALIVE_SECONDS, Outbox, frame
 from kbserver.mcp.protocol import complete
 from kbserver.mcp.resources.subscriptions import ResourceSubscriptions, Whose
 from kbserver.mcp.rpc import Id, Json, notification, result
 from kbserver.mcp.sessions import updated
+from kbserver.mcp.tasks import McpTask, McpTasks
 from kbserver.mcp.versions import SUBSCRIPTION_KEY
 
 EVENTS = "text/event-stream"
@@ -29,6 +31,9 @@ MAX_STREAMS = 100
 
 PROGRESS_SECONDS = 1.0
 """Interval of progress notifications of long calls."""
+
+TASK_SECONDS = 10.0
+"""Time for which a call reports its progress before it becomes a task."""
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -102,30 +107,68 @@ class _CountedStream:
 class BackgroundCall:
     """A call in its own thread (under the server, a greenlet).
 
-    The logs name the key and the id of the request that began it.
+    The logs name the key and the id of the request that began it. Until it is done, it may send
+    messages on the stream of its request.
     """
 
     def __init__(self, app: Flask, work: Callable[[], Json]) -> None:
         self._app = app
         self._work = work
         self._key, self._key_name, self._id = API_KEY.get(), KEY_NAME.get(), REQUEST.get()
-        self._done = threading.Event()
+        self._span = CURRENT.get()
+        self._news = threading.Condition()
+        self._done = False
+        self._messages: list[Json] = []
+        self._then: Callable[[Json], None] | None = None
         self.answer: Json = {}
+
+    def start(self) -> None:
+        """Begin the call."""
         threading.Thread(target=self._run, name="kbcore-call", daemon=True).start()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait up to `seconds`; return True if the call is done, with its result in `answer`."""
-        return self._done.wait(seconds)
+    def wait(self, seconds: float | None) -> bool:
+        """Wait up to `seconds` (None: without a limit) for the end of the call or a message of it.
+
+        Returns True if the call is done, with its result in `answer`.
+        """
+        with self._news:
+            self._news.wait_for(lambda: self._done or bool(self._messages), seconds)
+            return self._done
+
+    def then(self, finish: Callable[[Json], None]) -> None:
+        """Have `finish` called with the answer, at once if the call is done."""
+        with self._news:
+            if not self._done:
+                self._then = finish
+                return
+        finish(self.answer)
+
+    def send(self, message: Json) -> None:
+        """Send a message on the stream of the request."""
+        with self._news:
+            self._messages.append(message)
+            self._news.notify_all()
+
+    def messages(self) -> list[Json]:
+        """Return the messages that were sent since the last call."""
+        with self._news:
+            messages, self._messages = self._messages, []
+            return messages
 
     def _run(self) -> None:
         API_KEY.set(self._key)
         KEY_NAME.set(self._key_name)
         REQUEST.set(self._id)
+        CURRENT.set(self._span)
         try:
             with self._app.app_context():
                 self.answer = self._work()
         finally:
-            self._done.set()
+            with self._news:
+                self._done = True
+                self._news.notify_all()
+            if self._then is not None:
+                self._then(self.answer)
 
 
 def progress(token: Any, seconds: float) -> Json:
@@ -136,12 +179,32 @@ def progress(token: Any, seconds: float) -> Json:
     )
 
 
-def progress_frames(work: BackgroundCall, call: Call, token: Any) -> Iterator[bytes]:
-    """Yield the progress of a call and then its answer; closing the iterator stops the call."""
+def progress_frames(
+    work: BackgroundCall,
+    call: Call,
+    token: Id | None,
+    as_task: Callable[[], Json | None] | None = None,
+) -> Iterator[bytes]:
+    """Yield the messages of a call, its progress if there is a token for it, and then its answer;
+    closing the iterator stops the call.
+
+    A call that reports progress for TASK_SECONDS becomes a task: `as_task` returns the message for
+    that, or None to go on.
+    """
     began = time.monotonic()
     try:
-        while not work.wait(PROGRESS_SECONDS):
-            yield frame(progress(token, time.monotonic() - began))
+        while not work.wait(KEEP_ALIVE_SECONDS if token is None else PROGRESS_SECONDS):
+            if messages := work.messages():
+                yield b"".join(map(frame, messages))
+            elif token is None:
+                yield COMMENT
+            else:
+                yield frame(progress(token, time.monotonic() - began))
+            if as_task is not None and time.monotonic() - began >= TASK_SECONDS:
+                task, as_task = as_task(), None
+                if task is not None:
+                    yield frame(task)
+                    return
         if call.stopped is None:
             yield frame(work.answer)
     except GeneratorExit:
@@ -154,31 +217,49 @@ class Listening:
     request.
     """
 
-    def __init__(self, subscriptions: ResourceSubscriptions, whose: Whose, id: Id | None) -> None:
+    def __init__(
+        self,
+        subscriptions: ResourceSubscriptions,
+        whose: Whose,
+        id: Id | None,
+        tasks: McpTasks,
+    ) -> None:
         self._subscriptions = subscriptions
         self._whose = whose
         self._followed: list[str] = []
+        self._tasks = tasks
         self._meta = {SUBSCRIPTION_KEY: id}
         self._last = result(id, complete({"_meta": self._meta}))
         self.outbox = Outbox(self._updated)
 
-    def frames(self, uris: list[str]) -> Iterator[bytes]:
-        """Yield the stream: first the subscribed resources, then their changes."""
+    def frames(self, uris: list[str], tasks: Sequence[McpTask] = ()) -> Iterator[bytes]:
+        """Yield the stream: first the resources and tasks that it follows, then their changes."""
+        leave: list[Callable[[], None]] = []
         try:
             for uri in dict.fromkeys(uris):
                 if self._subscriptions.follow(self._whose, uri, self.outbox):
                     self._followed.append(uri)
-            accepted = {"resourceSubscriptions": self._followed} if self._followed else {}
+            ids = [task.id for task in tasks]
+            accepted = {
+                **({"resourceSubscriptions": self._followed} if self._followed else {}),
+                **({"taskIds": ids} if ids else {}),
+            }
             params = {"_meta": self._meta, "notifications": accepted}
             yield frame(notification("notifications/subscriptions/acknowledged", params))
+            leave += [self._tasks.listen(task, self._task_ended) for task in tasks]
             yield from self.outbox.frames()
         finally:
+            for stop in leave:
+                stop()
             for uri in self._followed:
                 self._subscriptions.leave(self._whose, uri, self.outbox)
 
     def close(self) -> None:
         """End the stream with its final message."""
         self.outbox.close(self._last)
+
+    def _task_ended(self, task: Json) -> None:
+        self.outbox.put(notification("notifications/tasks", {**task, "_meta": self._meta}))
 
     def _updated(self, uri: str) -> Json:
         message = updated(uri)

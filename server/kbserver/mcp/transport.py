@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Response
 
-from kbcore.errors import InvalidInput, RateLimited
+from kbcore.errors import CallerLeft, InvalidInput, RateLimited
 from kbserver.answers import JSON, written
 from kbserver.http.json_body import text_limit
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Fail, Who
-from kbserver.mcp.protocol import McpRequest, Protocol
+from kbserver.mcp.elicitation import takes_questions
+from kbserver.mcp.protocol import McpRequest, Protocol, complete
 from kbserver.mcp.resources.subscriptions import MAX_FOLLOWED
-from kbserver.mcp.rpc import Json, RpcFailure, RpcMessage
+from kbserver.mcp.rpc import Id, Json, RpcFailure, RpcMessage
 from kbserver.mcp.sessions import McpSession
 from kbserver.mcp.streams import (
     EVENTS,
@@ -32,13 +34,17 @@ from kbserver.mcp.streams import (
     progress,
     progress_frames,
 )
+from kbserver.mcp.tasks import McpTask, TaskOwner
+from kbserver.mcp.tools import McpTool
 from kbserver.mcp.versions import (
     HEADER_MISMATCH,
     UNSUPPORTED_VERSION,
     VERSION_HEADER,
+    check_extension,
     check_modern,
     check_version,
     is_modern,
+    takes_tasks,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +113,7 @@ class Transport:
             listening = list(self._listening)
         for stream in listening:
             stream.close()
-        self.protocol.sessions.close_all()
+        self.protocol.close()
 
     def _answered(
         self, message: RpcMessage, environ: Mapping[str, Any], who: Who, call: Call
@@ -122,7 +128,11 @@ class Transport:
             )
         if message.method == "initialize":
             try:
-                session = self.protocol.sessions.open((who.database, who.tenant))
+                session = self.protocol.sessions.open(
+                    (who.database, who.tenant),
+                    who.caller,
+                    elicits=takes_questions(message.params.get("capabilities")),
+                )
             except RateLimited as error:
                 raise self.protocol.failure(error, who.number) from error
             result = rpc.result(message.id, self.protocol.welcome(message))
@@ -132,23 +142,102 @@ class Transport:
         return self._reply(asked, environ)
 
     def _reply(self, asked: McpRequest, environ: Mapping[str, Any]) -> Response:
-        token = asked.message.meta.get("progressToken")
-        if (
-            type(token) not in (str, int)
-            or asked.message.method != "tools/call"
-            or not _takes_events(environ)
-        ):
+        self._check_scope(asked)
+        token = _progress_token(asked.message)
+        if self._may_be_task(asked):
+            return self._task_or_answer(asked, environ, token)
+        tool = self._streamed(asked, token) if _takes_events(environ) else None
+        if tool is None:
             try:
                 answer = rpc.result(asked.message.id, self._run(asked))
             except RpcFailure:
                 if not asked.is_cancelled:
                     raise
             return _unanswered(environ) if asked.is_cancelled else _as_json(answer)
-        self.protocol.tool(asked.message)
         work = BackgroundCall(self._app, lambda: self._outcome(asked))
+        if asked.session is not None and asked.session.elicits and tool.declared.choice:
+            asked.call.ask = asked.session.questions.asks(asked.call, work.send)
+        work.start()
         if work.wait(PLAIN_ANSWER_SECONDS):
             return _unanswered(environ) if asked.is_cancelled else _as_json(work.answer)
-        return events(self._counted(asked, progress_frames(work, asked.call, token)))
+        return self._progress_of(work, asked, token)
+
+    def _may_be_task(self, asked: McpRequest) -> bool:
+        """Return True for a call that may become a task; raises Failure.
+
+        Questions to the user are asked before there is a task.
+        """
+        if not asked.modern or asked.message.method != "tools/call":
+            return False
+        return (
+            takes_tasks(asked.message.meta)
+            and self.protocol.tool(asked.message).declared.choice is None
+        )
+
+    def _task_or_answer(
+        self, asked: McpRequest, environ: Mapping[str, Any], token: Id | None
+    ) -> Response:
+        """Answer a call, with a task if it takes longer."""
+        work = BackgroundCall(self._app, lambda: self._outcome(asked))
+        work.start()
+        done = work.wait(PLAIN_ANSWER_SECONDS)
+        if not done and token is not None and _takes_events(environ):
+            return self._progress_of(work, asked, token, lambda: self._as_task(work, asked))
+        task = None if done else self._as_task(work, asked)
+        if task is not None:
+            return _as_json(task)
+        work.wait(None)
+        return _unanswered(environ) if asked.is_cancelled else _as_json(work.answer)
+
+    def _as_task(self, work: BackgroundCall, asked: McpRequest) -> Json | None:
+        """Make a task of a running call and return the message that says so; None if there is no
+        capacity for it.
+        """
+        tasks = self.protocol.tasks
+        writes = self.protocol.tool(asked.message).writes
+        task = tasks.begin(TaskOwner.of(asked.who), asked.call, writes=writes)
+        if task is None:
+            return None
+        seed = {**tasks.shown(task), "resultType": "task"}
+        work.then(lambda answer: tasks.finish(task, answer))
+        return rpc.result(asked.message.id, complete(seed))
+
+    def _progress_of(
+        self,
+        work: BackgroundCall,
+        asked: McpRequest,
+        token: Id | None,
+        as_task: Callable[[], Json | None] | None = None,
+    ) -> Response:
+        """Stream the progress of a call; raises Failure."""
+        frames = progress_frames(work, asked.call, token, as_task)
+        try:
+            return events(self._counted(asked, frames))
+        except RpcFailure:
+            asked.call.stop(CallerLeft())  # the client cannot get the answer
+            raise
+
+    def _streamed(self, asked: McpRequest, token: Id | None) -> McpTool | None:
+        """Return the tool of a call that may be answered with a stream, because it reports progress
+        or asks the user; raises Failure.
+        """
+        if asked.message.method != "tools/call":
+            return None
+        asks = asked.session is not None and asked.session.elicits
+        if token is None and not asks:
+            return None
+        tool = self.protocol.tool(asked.message)
+        return tool if token is not None or tool.declared.choice is not None else None
+
+    def _check_scope(self, asked: McpRequest) -> None:
+        """Raise InsufficientScope, which has a status of HTTP, before a call is begun."""
+        if asked.message.method != "tools/call":
+            return
+        try:
+            tool = self.protocol.tool(asked.message)
+        except RpcFailure:  # which the call itself answers
+            return
+        self.protocol.toolbox.check_scope(tool, asked.who)
 
     def _run(self, asked: McpRequest) -> Json:
         """Answer a request that can be cancelled while it runs."""
@@ -192,17 +281,47 @@ class Transport:
                 "the response is a stream: the header Accept must allow text/event-stream",
                 status=406,
             )
+        tasks = self._tasks_named(asked, notifications)
+        if uris and asked.who.has_view:
+            raise RpcFailure(rpc.INVALID_PARAMS, "changes are not followed through a view")
         whose = asked.who.database, asked.who.tenant
-        stream = Listening(self.protocol.subscriptions, whose, asked.message.id)
-        return events(self._counted(asked, self._listened(stream, uris)))
+        stream = Listening(
+            self.protocol.subscriptions, whose, asked.message.id, self.protocol.tasks
+        )
+        return events(self._counted(asked, self._listened(stream, uris, tasks)))
 
-    def _listened(self, stream: Listening, uris: list[str]) -> Iterator[bytes]:
+    def _tasks_named(self, asked: McpRequest, notifications: Json) -> list[McpTask]:
+        """Return the tasks that a stream follows; those of others and unknown ones are left out.
+
+        Raises Failure.
+        """
+        ids = notifications.get("taskIds")
+        if ids is None:
+            return []
+        check_extension(asked.message.meta)
+        if type(ids) is not list or not all(type(id) is str for id in ids):
+            raise RpcFailure(
+                rpc.INVALID_PARAMS, "params.notifications.taskIds must be an array of texts"
+            )
+        if len(ids) > MAX_FOLLOWED:
+            raise RpcFailure(
+                rpc.INVALID_PARAMS, f"a stream can follow at most {MAX_FOLLOWED} tasks"
+            )
+        owner, tasks = TaskOwner.of(asked.who), []
+        for id in dict.fromkeys(ids):
+            with suppress(RpcFailure):
+                tasks.append(self.protocol.tasks.find(id, owner))
+        return tasks
+
+    def _listened(
+        self, stream: Listening, uris: list[str], tasks: list[McpTask]
+    ) -> Iterator[bytes]:
         with self._mutex:
             self._listening.add(stream)
             if self._closed:
                 stream.close()
         try:
-            yield from stream.frames(uris)
+            yield from stream.frames(uris, tasks)
         finally:
             with self._mutex:
                 self._listening.discard(stream)
@@ -228,7 +347,7 @@ class Transport:
         return None if id is None else self._known(id, who)
 
     def _known(self, id: str, who: Who) -> McpSession:
-        session = self.protocol.sessions.find(id, (who.database, who.tenant))
+        session = self.protocol.sessions.find(id, (who.database, who.tenant), who.caller)
         if session is None:
             raise RpcFailure(
                 rpc.INVALID_REQUEST, "no such session; call initialize for a new one", status=404
@@ -237,7 +356,9 @@ class Transport:
 
     @staticmethod
     def _handle_notification(message: RpcMessage, session: McpSession | None) -> None:
-        if session is not None and message.method == "notifications/cancelled":
+        if session is not None and message.reply:
+            session.questions.reply(message.id, message.result)
+        elif session is not None and message.method == "notifications/cancelled":
             session.cancel(message.params.get("requestId"))
 
     # -- the older pair of paths -------------------------------------------------------------------
@@ -247,7 +368,7 @@ class Transport:
 
         Its first event is the URL for requests.
         """
-        session = self.protocol.sessions.open((who.database, who.tenant))
+        session = self.protocol.sessions.open((who.database, who.tenant), who.caller)
 
         def frames() -> Iterator[bytes]:
             yield b"event: endpoint\ndata: %b?sessionId=%b\n\n" % (
@@ -277,15 +398,17 @@ class Transport:
             session.outbox.put(rpc.result(message.id, self.protocol.welcome(message)))
         else:
             asked = McpRequest(message, who, modern=False, session=session)
-            BackgroundCall(self._app, lambda: self._send_answer(asked, session))
+            self._check_scope(asked)
+            BackgroundCall(self._app, lambda: self._send_answer(asked, session)).start()
         return Response(status=202)
 
     def _send_answer(self, asked: McpRequest, session: McpSession) -> Json:
         """Send progress, if wanted, and the answer of a request on the stream of its session."""
-        token = asked.message.meta.get("progressToken")
+        token = _progress_token(asked.message)
         work, began = BackgroundCall(self._app, lambda: self._outcome(asked)), time.monotonic()
+        work.start()
         while not work.wait(PROGRESS_SECONDS):
-            if type(token) in (str, int):
+            if token is not None:
                 session.outbox.put(progress(token, time.monotonic() - began))
         if not asked.is_cancelled:
             session.outbox.put(work.answer)
@@ -295,6 +418,12 @@ class Transport:
 def _takes_events(environ: Mapping[str, Any]) -> bool:
     accept = environ.get("HTTP_ACCEPT", "*/*")
     return EVENTS in accept or "*/*" in accept or "text/*" in accept
+
+
+def _progress_token(message: RpcMessage) -> Id | None:
+    """Return the token with which a client wants to know the progress of a request."""
+    token = message.meta.get("progressToken")
+    return token if type(token) in (str, int) else None
 
 
 def _unanswered(environ: Mapping[str, Any]) -> Response:

@@ -24,7 +24,11 @@ MODERN = ("2026-07-28",)
 SUPPORTED = (*MODERN, *LEGACY)
 
 HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
+
+TASKS = "io.modelcontextprotocol/tasks"
+"""The extension with which clients take tasks."""
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
@@ -35,7 +39,14 @@ VERSION_HEADER = "HTTP_MCP_PROTOCOL_VERSION"
 METHOD_HEADER = "HTTP_MCP_METHOD"
 NAME_HEADER = "HTTP_MCP_NAME"
 
-NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """Methods with a parameter that the header Mcp-Name repeats."""
 
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=")
@@ -99,3 +110,21 @@ def decoded(value: str | None) -> str | None:
         return raw.decode() if base64.b64encode(raw).decode() == match[1] else None
     except (binascii.Error, UnicodeDecodeError):
         return None
+
+
+def takes_tasks(meta: Mapping[str, Any]) -> bool:
+    """Return True if the metadata of a request declares the extension."""
+    capabilities = meta.get(CAPABILITIES_KEY)
+    extensions = capabilities.get("extensions") if type(capabilities) is dict else None
+    return type(extensions) is dict and type(extensions.get(TASKS)) is dict
+
+
+def check_extension(meta: Mapping[str, Any]) -> None:
+    """Raise RpcFailure if a request about tasks does not declare the extension."""
+    if not takes_tasks(meta):
+        raise RpcFailure(
+            MISSING_CAPABILITY,
+            f"the client capability {TASKS} is missing",
+            {"requiredCapabilities": {"extensions": {TASKS: {}}}},
+            status=400,
+        )

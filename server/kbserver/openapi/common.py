@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kbcore.state.keys import WRITER
 from kbcore.state.names import NAME_PATTERN, NAME_RULE
 from kbserver.answers import JSON
 from kbserver.http.compress import compressible
+from kbserver.http.request_context import LABELS, VIEW
 from kbserver.idempotency import HEADER, REPLAYED
 from kbserver.notices import IGNORED_HEADER, MAX_NAMES, TIMES_HEADER
 from kbserver.operations import TEXT, Operation, OperationReply
@@ -59,6 +61,15 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "X-Transaction-ID": {
         "schema": TEXT,
         "description": "The transaction the request belongs to; 404 where it is not known, 409 where it has ended.",
+    },
+    VIEW: {
+        "schema": TEXT,
+        "description": "What the request may see, as a JSON object of levels and groups by dimension, "
+        'such as `{"trust": "user"}`; a body may have it as `view`.',
+    },
+    LABELS: {
+        "schema": TEXT,
+        "description": "The labels of what the request stores, as such an object; a body may have it as `labels`.",
     },
     HEADER: {
         "schema": {"type": "string", "pattern": "^[!-~]([ -~]{0,253}[!-~])?$"},
@@ -206,6 +217,10 @@ def parameters(path: str, declared: Operation) -> Iterator[str | Json]:
         yield "X-Database"
     if declared.transaction:
         yield "X-Transaction-ID"
+    if declared.viewed:
+        yield VIEW
+    if declared.viewed and declared.role == WRITER:
+        yield LABELS
     if declared.takes_key:
         yield HEADER
     if declared.tagged:

@@ -18,10 +18,14 @@ from urllib.parse import urlsplit
 import httpx
 
 from kbcore.config.settings import Config
-from kbcore.errors import BadShipment, ConfigError, Diverged, LogTruncated
+from kbcore.errors import BadShipment, Diverged, LogTruncated
 from kbcore.replication.leader import LogCursor, Shipment
+from kbserver.http.certificates import client_context
 
 LOG, SNAPSHOT = "/replication/log", "/replication/snapshot"
+
+CA_FILE = "LEADER_CA_FILE"
+"""Setting with the CA certificates of the leader."""
 
 CONNECT_SECONDS = 5.0
 GRACE_SECONDS = 5.0
@@ -45,7 +49,16 @@ log = logging.getLogger("kbserver.replication")
 class HTTPLogSource:
     """Implements `kbcore.replication.follower.LogSource`."""
 
-    def __init__(self, config: Config, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        transport: httpx.BaseTransport | None = None,
+        *,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """`context` verifies the leader, and has the certificate of this node."""
+        if context is None and config.leader_url.startswith("https:"):
+            context = client_context(config, CA_FILE, config.leader_ca_file)
         self._name = config.replication_name
         self._url = config.leader_url
         is_local = _is_local(self._url)
@@ -66,7 +79,7 @@ class HTTPLogSource:
             },
             follow_redirects=False,
             trust_env=not is_local,
-            verify=_trust(config.leader_ca_file) if self._url.startswith("https:") else False,
+            verify=context or False,
             transport=transport,
         )
 
@@ -161,17 +174,6 @@ class HTTPLogSource:
                 raise BadShipment(f"{self._url} responded with {status} without its term")
             raise Diverged(message, details)
         raise BadShipment(f"{self._url} responded with {status}: {message}")
-
-
-def _trust(ca_file: str) -> ssl.SSLContext | bool:
-    if not ca_file:
-        return True
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"LEADER_CA_FILE={ca_file!r} is not a readable file of certificates"
-        ) from error
 
 
 def _is_local(url: str) -> bool:

@@ -15,7 +15,7 @@ PATHS = {
     "agents.correction": ("memory/correct", "memory/purge", "memory/purges", "memory/undo"),
     "agents.episodes": ("episodes",),
     "agents.history": ("facts/history",),
-    "agents.language": ("extract", "synthesize"),
+    "agents.language": ("extract", "goals/suggest", "synthesize"),
     "agents.memory": (
         "memory/cleanup",
         "memory/compress",
@@ -54,6 +54,7 @@ PATHS = {
         "predicates",
         "query",
     ),
+    "knowledge.receipts": ("receipt",),
     "knowledge.rule_sets": ("rulesets",),
     "knowledge.rules": ("assert/rule", "check", "retract/rule", "rules", "teach"),
     "knowledge.scopes": ("scope", "scopes"),

@@ -278,6 +278,8 @@ class Row(JsonObject):
     )
     confidence = Fraction(allow_none=True)
     evidence = Many(Span, "Only of facts that have any.", optional=True)
+    labels = Object("Levels and groups by dimension. Only of facts that have any.", optional=True)
+    trust = Text("With `withTrust`: the highest level at which the answer follows.", optional=True)
 
 
 ANSWERS[RowType] = Row
@@ -305,6 +307,16 @@ class StoredRow(Row):
     """A stored fact with its truth value."""
 
     truth_val = Flag()
+
+
+class LabelledRow(StoredRow):
+    """A stored fact, with its details with each of its labels where it has several."""
+
+    by_labels = Many(
+        Row,
+        "The details with each of its labels, the newest ones last. Only of facts with several.",
+        optional=True,
+    )
 
 
 class SalientRow(Row):

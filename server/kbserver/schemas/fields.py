@@ -400,6 +400,23 @@ class Names(Value):
         return tuple(value)
 
 
+class LabelValues(Value):
+    """Levels and groups by dimension, which are checked where they are used."""
+
+    schema: ClassVar[Json] = {
+        "type": "object",
+        "additionalProperties": {
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+        },
+    }
+
+    def read(self, value: Any) -> dict[str, Any]:
+        """Return the levels and groups."""
+        if type(value) is not dict:
+            raise ValueError('must be an object, such as {"trust": "user"}')
+        return value
+
+
 class ReadScope(Value):
     """The name of a scope to read, or `*` for every scope."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from kbcore.context.relevance.chains import MAX_QUESTION_CHARS
 from kbcore.language.messages import Source, check_speaker
 from kbcore.state.episodes.episodes import MAX_SPEAKER_CHARS
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.printer import print_rule
-from kbserver.schemas.base import Answer, JsonObject
+from kbserver.schemas.base import Answer, JsonObject, answer_of
 from kbserver.schemas.context import SourceShown
 from kbserver.schemas.fields import (
     Choice,
@@ -23,10 +24,14 @@ from kbserver.schemas.fields import (
     Text,
     WriteScope,
 )
-from kbserver.schemas.requests import Budgeted, request_limits
+from kbserver.schemas.requests import Budgeted, Historic, request_limits
+from kbtypes import language
 
 REJECTED_SHOWN = 50
 """Limit on the rejected statements of a model in an answer."""
+
+
+GoalsForAnswer = answer_of(language.GoalSuggestions, "GoalSuggestions")
 
 
 class Said(Budgeted):
@@ -90,6 +95,25 @@ class SynthesizeBody(Budgeted):
             "question": question,
             "scope": scope,
             "citations": fields.get("citations", False),
+            "request_limits": request_limits(fields),
+        }
+
+
+class GoalsForBody(Historic):
+    """A question in words, whose goals are looked for without a language model."""
+
+    question = Text(
+        "The question.", required=True, schema={"minLength": 1, "maxLength": MAX_QUESTION_CHARS}
+    )
+    scope = ReadScope()
+    asker = Text("The constant that words such as `I` stand for.", schema={"minLength": 1})
+    as_of = Instant()
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the arguments of `TenantKB.goals_for`."""
+        names = ("question", "scope", "asker", "as_of")
+        return {
+            **{name: fields[name] for name in names if name in fields},
             "request_limits": request_limits(fields),
         }
 

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from kbcore.errors import InvalidInput
 from kbcore.node.api_keys import MAX_EXPIRY_DAYS, MAX_OVERLAP_S, OVERLAP_S, KeyWanted
-from kbcore.state.keys import ROLES
+from kbcore.state.keys import ROLES, StoredKey
+from kbcore.state.labels import to_json
 from kbserver.schemas.base import Answer, Body, JsonObject, present
 from kbserver.schemas.fields import (
     ByName,
@@ -14,10 +15,12 @@ from kbserver.schemas.fields import (
     Count,
     Flag,
     Json,
+    LabelValues,
     Many,
     Name,
     Names,
     Number,
+    Object,
     One,
     Text,
     Time,
@@ -217,6 +220,8 @@ class NewKeyBody(Body):
     tenants = Names()
     expires_in_days = Number(above=0, high=MAX_EXPIRY_DAYS)
     description = Text()
+    view = LabelValues(description="What the key may see at most of a tenant.")
+    labels = LabelValues(description="Labels of what the key stores.")
 
     def arguments(self, fields: Json) -> Json:
         """Return the requested key."""
@@ -228,6 +233,8 @@ class NewKeyBody(Body):
                 fields.get("tenants", ()),
                 fields.get("expires_in_days"),
                 fields.get("description", ""),
+                fields.get("view", {}),
+                fields.get("labels", {}),
             )
         }
 
@@ -250,6 +257,14 @@ class KeyRotationBody(Body):
         return {"overlap": fields.get("overlap_seconds", float(OVERLAP_S))}
 
 
+def _view(key: StoredKey) -> Json | None:
+    return to_json(key.view) or None
+
+
+def _labels(key: StoredKey) -> Json | None:
+    return to_json(key.labels) or None
+
+
 class KeyShown(Answer):
     """A key without its secret."""
 
@@ -260,6 +275,10 @@ class KeyShown(Answer):
     databases = Many(Text(), "Where the key is valid; none means everywhere.")
     tenants = Many(Text(), "Where the key is valid; none means everywhere.")
     description = Text()
+    view = Object("What the key may see at most. Left out without a view.", of=_view, optional=True)
+    labels = Object(
+        "Labels of what the key stores. Left out without any.", of=_labels, optional=True
+    )
     created_at = Time()
     expires_at = Time(allow_none=True)
 
@@ -286,18 +305,47 @@ class RevokedKey(JsonObject):
 class AuthStatus(JsonObject):
     """The authentication mode."""
 
-    mode = Choice("disabled", "single", "managed")
+    mode = Choice("disabled", "single", "managed", "oauth")
     bootstrap_required = Flag()
     key_count = Count()
+
+
+class ProtectedResource(JsonObject):
+    """The metadata of this server as a protected resource of OAuth (RFC 9728)."""
+
+    resource = Text()
+    authorization_servers = Many(Text(), data_key="authorization_servers")
+    scopes_supported = Many(Text(), data_key="scopes_supported")
+    bearer_methods_supported = Many(Text(), data_key="bearer_methods_supported")
+    resource_name = Text(data_key="resource_name")
+
+
+class PublicKey(JsonObject):
+    """A public key of Ed25519 as a JSON Web Key (RFC 8037); `kid` is its thumbprint (RFC 7638)."""
+
+    kty = Choice("OKP")
+    crv = Choice("Ed25519")
+    x = Text()
+    kid = Text()
+    use = Choice("sig")
+    alg = Choice("EdDSA")
+
+
+class ReceiptKeys(JsonObject):
+    """A JSON Web Key Set (RFC 7517)."""
+
+    keys = Many(One(PublicKey))
 
 
 class WhoAmI(JsonObject):
     """The identity and permissions of a key."""
 
-    mode = Choice("disabled", "single", "managed")
+    mode = Choice("disabled", "single", "managed", "oauth")
     key_id = Text(allow_none=True)
     name = Text(allow_none=True)
     role = Choice(*ROLES)
     permissions = Many(Text())
     databases = Many(Text())
     tenants = Many(Text())
+    view = Object("What the key may see at most. Left out without a view.", optional=True)
+    labels = Object("Labels of what the key stores. Left out without any.", optional=True)

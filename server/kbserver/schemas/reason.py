@@ -11,6 +11,7 @@ from kbcore.columns.build import table_of_rows, variable_columns
 from kbcore.columns.ipc import MEDIA_TYPE
 from kbcore.errors import InvalidInput
 from kbcore.operations.queries import Write
+from kbcore.operations.receipts import MAX_GOALS
 from kbcore.operations.scripts import blocks_of
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.proofs.candidates import FALSE, TRUE, UNDEFINED, WhyNot, WhyNotCandidate
@@ -57,6 +58,7 @@ from kbserver.schemas.fields import (
     ListOfForms,
     Many,
     Number,
+    Object,
     One,
     PatternArguments,
     Predicate,
@@ -86,17 +88,23 @@ def nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A goal of /infer; `proof` is None if only answers are requested."""
+    """A goal of /infer; `proof` is None if only answers are requested. `with_trust` asks for the
+    highest level of trust of each answer.
+    """
 
     literal: Literal
     options: AnswerOptions
     proof: ProofOptions | None = None
+    with_trust: bool = False
 
     def written(self, kb: TenantKB, write: Write, notes: Notes) -> list[bytes]:
         """Return the answers as a JSON array in parts; `write` serialises rows that the engine does
         not write.
         """
-        if self.proof is not None:
+        if self.with_trust:
+            rows = kb.with_trust(self.literal, self.options, notes)
+            parts = [write(rows, nothing)] if rows else [b"[]"]
+        elif self.proof is not None:
             parts = kb.prove_json(self.literal, proofs_written, self.options, self.proof)
         else:
             parts = kb.infer_json(self.literal, write, self.options, notes=notes)
@@ -143,7 +151,8 @@ class Question:
     ) -> tuple[list[dict[str, Any]], bool]:
         """Return `limit` answers as rows and True if more follow."""
         options = self.options._replace(offset=start, limit=limit + 1)
-        rows = kb.infer(self.literal, options, notes=notes)
+        infer = kb.with_trust if self.with_trust else kb.infer
+        rows = infer(self.literal, options, notes=notes)
         if self.literal.negated or not rows:
             notes.unknown = self._unknown(kb)
         return rows[:limit], len(rows) > limit
@@ -153,6 +162,9 @@ class Question:
             raise InvalidInput.at("limit", _TWO_LIMITS)
 
     def _refuse_proof(self) -> None:
+        if self.with_trust:
+            problem = "cannot be combined with Accept: " + MEDIA_TYPE
+            raise InvalidInput.at("withTrust", problem)
         if self.proof is not None:
             problem = "cannot be combined with Accept: " + MEDIA_TYPE + "; proofs are JSON only"
             raise InvalidInput.at("withProof", problem)
@@ -453,6 +465,9 @@ class InferBody(QuestionBody):
         "of time, derived rows, steps and answers to all goals together.",
         schema={"maxItems": MAX_QUESTIONS},
     )
+    with_trust = Flag(
+        "Give each answer the highest level of `@levels trust` at which it still follows, as `trust`."
+    )
 
     requires: ClassVar[Json] = {
         "anyOf": [present("text"), present(*ATOM), present("goals", without=ATOM_OR_TEXT)]
@@ -465,8 +480,17 @@ class InferBody(QuestionBody):
     def arguments(self, fields: Json) -> Json:
         """Return the question, or all of them."""
         goals = fields.pop("goals", None)
+        with_trust = fields.pop("with_trust", False)
         if goals is None:
-            return super().arguments(fields)
+            arguments = super().arguments(fields)
+            if not with_trust:
+                return arguments
+            question = arguments["question"]
+            if not isinstance(question, Question) or question.proof is not None:
+                raise InvalidInput.at("withTrust", "is for one atom, without a proof")
+            return {"question": replace(question, with_trust=True)}
+        if with_trust:
+            raise InvalidInput.at("withTrust", "cannot be combined with 'goals'")
         for name in _OF_ONE_GOAL:
             if name in fields:
                 raise InvalidInput.at(camel_case(name), "cannot be combined with 'goals'")
@@ -481,6 +505,53 @@ class InferBody(QuestionBody):
             _question_of(goal, fields, f"goals[{index}]") for index, goal in enumerate(read)
         )
         return {"question": Questions(questions, request_limits(fields))}
+
+
+class ReceiptAsked(Budgeted):
+    """The goals of a receipt."""
+
+    goals = ListOfForms(
+        BodyAtom,
+        AsText,
+        {"type": "string"},
+        required=True,
+        description=f"Up to {MAX_GOALS} goals of one literal, as objects or as text. A stored fact "
+        "is a goal too.",
+        schema={"minItems": 1, "maxItems": MAX_GOALS},
+    )
+    scope = ReadScope()
+    since = Whole(
+        0,
+        description="Position of a record, such as the `count` of an earlier receipt: the chain "
+        "begins after it.",
+    )
+
+    def arguments(self, fields: Json) -> Json:
+        """Return the goals as literals."""
+        goals = fields.pop("goals")
+        if type(goals) is not list or not 1 <= len(goals) <= MAX_GOALS:
+            raise InvalidInput.at("goals", f"must be an array of 1 to {MAX_GOALS} goals")
+        literals = []
+        for index, goal in enumerate(goals):
+            question = _question_of(goal, {}, f"goals[{index}]")
+            if not isinstance(question, Question):
+                raise InvalidInput.at(
+                    f"goals[{index}]", "must be one literal; write a rule for more"
+                )
+            literals.append(question.literal)
+        return {
+            "goals": literals,
+            "scope": fields.get("scope"),
+            "since": fields.get("since"),
+            "request_limits": request_limits(fields),
+        }
+
+
+class ReceiptBundle(JsonObject):
+    """A receipt and its signature; docs/reference/receipts.md has the members."""
+
+    receipt = Object()
+    signature = Text()
 
 
 class ExplainBody(QuestionBody):
@@ -799,6 +870,10 @@ class WhyNotShown(JsonObject):
     near_facts = Many(Premise, "Stored facts that differ from the goal in one argument.")
     unknown_predicates = Many(UnknownShown)
     truncated = Flag("A limit ended the search.")
+    falls_short = Text(
+        "At which level of labels the goal follows. Only where its predicate requires more.",
+        optional=True,
+    )
 
 
 HowToShown = answer_of(
@@ -821,6 +896,7 @@ def why_not_shown(result: WhyNot) -> Json:
         "unknownPredicates": [],
         **shown_unknown(result.unknown_predicates),
         "truncated": result.truncated,
+        **({} if result.falls_short is None else {"fallsShort": result.falls_short}),
     }
 
 

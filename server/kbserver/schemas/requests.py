@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask import has_request_context, request
@@ -13,7 +13,17 @@ from kbcore.reason.budget import NO_LIMITS, RequestLimits
 from kbserver.errors import UnsupportedMedia
 from kbserver.http.json_body import bulk_limit, parse_object, read_body
 from kbserver.http.request import Request
-from kbserver.http.request_context import bodies, current, current_request, wait_wanted
+from kbserver.http.request_context import (
+    bodies,
+    current,
+    current_request,
+    enter_transaction,
+    reader,
+    viewed,
+    wait_wanted,
+    whole,
+    writer,
+)
 from kbserver.pace import reading
 from kbserver.schemas.base import Body, instance
 from kbserver.schemas.fields import Instant, Json, ReadScope, Whole
@@ -85,8 +95,48 @@ def load(body: type[Body]) -> Json:
     data = _object(served)
     if served.is_of_present:
         require_present(data)
+    _take_view(served, data, instance(body))
     served.ignored = None
     return instance(body).read(data, strict=strict)
+
+
+def opened(
+    body: type[Body] | None, knowledge_base: Callable[[], TenantKB] = reader
+) -> tuple[TenantKB, Json]:
+    """Return the knowledge base of a request, and the arguments of its body.
+
+    The body may name the view of the knowledge base, so it is read first; in a transaction, which
+    an error in the body ends, after the transaction was entered.
+    """
+    if body is None:
+        return knowledge_base(), {}
+    if (transaction := current().transaction) is not None:
+        enter_transaction(current(), transaction, writes=knowledge_base is writer)
+        arguments = load(body)
+        return knowledge_base(), arguments
+    kb = whole()  # first, because the database must exist
+    arguments = load(body)
+    return viewed(kb, current_request()), arguments
+
+
+def take_view(data: Json, body: Body | None) -> Json:
+    """Remove the view and the labels from the members of a body, unless the body has members of
+    these names itself; return them.
+    """
+    names = [name for name in ("view", "labels") if name in data]
+    return {name: data.pop(name) for name in names if body is None or not body.has(name)}
+
+
+def _take_view(served: Request, data: Json, body: Body) -> None:
+    """Move the view and the labels of a request from its body to the request.
+
+    Raises InvalidInput where the operation has none: an answer with more than the view would be
+    wrong.
+    """
+    if members := take_view(data, body):
+        if not served.takes_view:
+            raise InvalidInput.at(next(iter(members)), "is not available here")
+        served.viewed = members
 
 
 def require_present(arguments: Mapping[str, Any]) -> None:

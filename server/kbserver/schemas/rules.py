@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from kbcore.branching.preview import rule_retraction
 from kbcore.errors import InvalidInput, RuleSyntaxError
 from kbcore.state.facts import Fact
+from kbcore.state.labels import to_json
 from kbplanner.check.texts import KINDS
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.operators import BUILTINS
@@ -38,6 +39,7 @@ from kbserver.schemas.fields import (
     Json,
     ListOfForms,
     Many,
+    Object,
     One,
     Predicate,
     Text,
@@ -137,7 +139,8 @@ class TeachBody(Body):
             }
         if "head" in fields or "body" in fields:
             raise InvalidInput.at("text", "is given beside head or body; a rule is either")
-        rules, facts = clauses_of(fields["text"], fields.get("scope"), final_dot=False)
+        text, scope = fields["text"], fields.get("scope")
+        rules, facts = clauses_of(text, scope, final_dot=False, labelled=True)
         return {"rules": rules, "facts": facts, "request_limits": request_limits(fields)}
 
 
@@ -264,6 +267,12 @@ class StoredRuleShown(Answer):
         RuleLiteral, RuleBuiltin, of=lambda stored: rule_to_json(stored.rule)["body"]
     )
     scope = Text(allow_none=True)
+    labels = Many(
+        Object(),
+        "Each of the labels with which the rule was stored. Left out where it has none.",
+        of=lambda stored: [to_json(each) for each in stored.labels] or None,
+        optional=True,
+    )
 
 
 class StoredPhraseShown(Answer):
@@ -313,13 +322,40 @@ class StoredMaskShown(Answer):
     scope = Text(allow_none=True)
 
 
+class StoredDimensionShown(Answer):
+    """Declared levels or groups of labels."""
+
+    id = Text("The name as `@name labels`; `POST /retract/rule` takes it.")
+    text = Text("The declaration in the rule language.")
+    name = Text(of="declaration.name")
+    values = Many(Text(), "The levels, the lowest first, or the groups.", of="declaration.values")
+    ordered = Flag("True for levels.", of="declaration.is_ordered")
+    scope = Text(allow_none=True)
+
+
+class StoredRequirementShown(Answer):
+    """The level of labels that an answer of a predicate requires."""
+
+    id = Text("The predicate as `@name/arity requires`; `POST /retract/rule` takes it.")
+    text = Text("The declaration in the rule language.")
+    predicate = Text(of="declaration.predicate")
+    arity = Count(of="declaration.arity")
+    dimension = Text(of="declaration.dimension")
+    level = Text(of="declaration.level")
+    scope = Text(allow_none=True)
+
+
 class Rules(JsonObject):
-    """The rules of a tenant, and the phrases, inputs and masks that are declared."""
+    """The rules of a tenant, and the phrases, inputs, masks, labels and requirements that are
+    declared.
+    """
 
     rules = Many(StoredRuleShown)
     phrases = Many(StoredPhraseShown, "Left out where none is declared.", optional=True)
     inputs = Many(StoredInputShown, "Left out where none is declared.", optional=True)
     masks = Many(StoredMaskShown, "Left out where none is declared.", optional=True)
+    dimensions = Many(StoredDimensionShown, "Left out where none is declared.", optional=True)
+    requirements = Many(StoredRequirementShown, "Left out where none is declared.", optional=True)
 
 
 D = TypeVar("D", bound=Definition)
@@ -333,15 +369,21 @@ def _rule_of(fields: dict[str, Any]) -> Rule:
 
 
 def clauses_of(
-    source: str, scope: str | None, path: str = "text", *, final_dot: bool = True
+    source: str,
+    scope: str | None,
+    path: str = "text",
+    *,
+    final_dot: bool = True,
+    labelled: bool = False,
 ) -> tuple[list[Definition], list[Fact]]:
     """Return the definitions and facts of a text, in `scope` if they name none.
 
-    Without `final_dot` the last statement may leave it out. Raises RuleSyntaxError with every
+    Without `final_dot` the last statement may leave it out. Statements have labels in a `labelled`
+    text only. Raises RuleSyntaxError with every
     mistake of the text, and InvalidInput that names `path`.
     """
     yield_now = current_yield()
-    statements = parse_program(source, final_dot=final_dot)
+    statements = parse_program(source, final_dot=final_dot, labelled=labelled)
     for statement in paced(statements, yield_now):
         if isinstance(statement, GoalStatement):
             raise InvalidInput.at(
@@ -390,6 +432,7 @@ def _fact_of(statement: FactStatement, scope: str | None) -> Fact:
         else _read("validUntil", Instant(), notes.valid_until),
         confidence=notes.confidence,
         metadata=notes.metadata or {},
+        labels=notes.labels,
     )
 
 

@@ -254,7 +254,7 @@ class PreviewBody(Budgeted):
         def store(element: Any, at: str) -> None:
             if type(element) is str:
                 more_definitions, more_facts = clauses_of(
-                    element, scope, at, final_dot=at == "teach"
+                    element, scope, at, final_dot=at == "teach", labelled=True
                 )
                 definitions.extend(more_definitions)
                 facts.extend(more_facts)

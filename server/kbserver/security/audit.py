@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbserver.hookspecs import Principal
-from kbserver.http.request import Request
+from kbserver.http.request import CURRENT, Request
 from kbserver.http.request_context import current_request
 from kbserver.security.limits import address_of
 from kbtypes.rule_sets import Deployment
@@ -56,8 +56,11 @@ def log_tool(tool: str, principal: Principal | None, outcome: Mapping[str, Any])
 
 
 def done(**fields: Any) -> None:
-    """Add fields to the audit line of the current request; never pass secrets."""
-    current_request().audited = fields
+    """Add fields to the audit line of the request or call that is carried out; never pass
+    secrets.
+    """
+    request = CURRENT.get()
+    (current_request() if request is None else request).audited = fields
 
 
 def planned() -> None:

@@ -8,32 +8,41 @@ from __future__ import annotations
 
 import hmac
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbcore.config.settings import Config
 from kbcore.durable.request_key import API_KEY
-from kbcore.errors import Forbidden, KBError, PluginFailed, RateLimited, Unauthorized
+from kbcore.errors import Forbidden, InvalidInput, KBError, PluginFailed, RateLimited, Unauthorized
 from kbcore.node.api_keys import digest_of, is_equal
 from kbcore.operations.evaluated_goal import KEY_NAME
 from kbcore.state.keys import ADMIN, REPLICA, StoredKey
+from kbserver.errors import ExpiredToken, InvalidToken
 from kbserver.hookspecs import Principal
 from kbserver.http.request import Request
 from kbserver.http.request_context import DEFAULT
 from kbserver.security.limits import RateLimits, address_of
-from kbserver.security.permissions import PUBLIC, About, Need, demand
+from kbserver.security.permissions import NO_ROLE, PUBLIC, About, Need, TokenPrincipal, demand
 from kbserver.security.token_bucket import Buckets
 
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
+    from kbserver.security.tokens import Tokens
 
-DISABLED, SINGLE, MANAGED = "disabled", "single", "managed"
+DISABLED, SINGLE, MANAGED, OAUTH = "disabled", "single", "managed", "oauth"
+
+_TOKEN_PARAMETER = re.compile(r"(?:^|[&;])access_token=")
 
 GUARD = "kbcore.guard"
 """The key of the guard in the extensions of an application."""
 
 MAX_WRONG_KEYS, WRONG_KEYS_SECONDS = 10, 60
 """Wrong keys per address and interval before further wrong ones are RateLimited and not logged."""
+
+MAX_REFUSED_TOKENS = 1000
+"""Genuine tokens without access or out of their time, per address and interval, before further ones
+are RateLimited and have no audit line. It is larger, because many users may share an address."""
 
 ROOT = Principal("API_KEY", role=ADMIN, key="api-key")
 """The principal of the key in the setting API_KEY."""
@@ -45,8 +54,13 @@ audit = logging.getLogger("kbserver.audit")
 
 
 def mode_of(config: Config) -> str:
-    """Return the authentication mode: DISABLED, SINGLE or MANAGED."""
-    return MANAGED if config.auth_enabled else SINGLE if config.api_key else DISABLED
+    """Return the authentication mode: DISABLED, SINGLE or MANAGED, or OAUTH without any key.
+
+    With an issuer, tokens are accepted in every mode but DISABLED.
+    """
+    if config.auth_enabled or config.api_key:
+        return MANAGED if config.auth_enabled else SINGLE
+    return OAUTH if config.oauth_issuer else DISABLED
 
 
 class Guard:
@@ -62,9 +76,13 @@ class Guard:
         self._keys = runtime.keys() if self.mode == MANAGED else None
         self._replica = digest_of(config.replication_token) if config.replication_token else None
         self._single = digest_of(config.api_key) if config.api_key else None
+        self._tokens = _tokens(runtime) if config.oauth_issuer else None
         self._hops = config.forwarded_hops
         self._tries = Buckets(
             "credentials", MAX_WRONG_KEYS, WRONG_KEYS_SECONDS, runtime.clock.monotonic
+        )
+        self._refused = Buckets(
+            "tokens", MAX_REFUSED_TOKENS, WRONG_KEYS_SECONDS, runtime.clock.monotonic
         )
         self._principals: dict[str, tuple[StoredKey, Principal]] = {}
 
@@ -82,10 +100,10 @@ class Guard:
         environ = request.environ
         who: Principal | None = None
         if self._asks and need.role != PUBLIC:
-            who = request.principal = self._who(environ)
-            demand(who.role, who.name, need.role)
+            who = self._credited(request, need.role)
             API_KEY.set(who.key)
             KEY_NAME.set(who.name)
+            need.check_view(who.name, view=bool(who.view), labels=bool(who.labels))
             if who.limited:
                 _within(who, environ, need.about, names or {})
         if need.counted and self.limits.active:
@@ -106,9 +124,10 @@ class Guard:
         try:
             if self._plugin:
                 key = self._plugin_principal(environ)
-            text = None if key is not None or self._keys is None else credentials(environ)
-            if text is not None and self._keys is not None:
-                key = self._keys.verify(text)
+            text = None if key is not None else credentials(environ)
+            if text is not None:
+                key = self._keys.verify(text) if self._keys is not None else None
+                key = key or self._token_principal(environ, text)
         except KBError:  # the request will be refused
             return DEFAULT
         return next(iter(key.tenants)) if key is not None and len(key.tenants) == 1 else DEFAULT
@@ -124,25 +143,62 @@ class Guard:
             if self._plugin and self._plugin_principal(environ) is not None:
                 return True
             text = credentials(environ)
+            if text is None:
+                return False
+            if self._keys is not None and self._keys.verify(text) is not None:
+                return True
+            if self._of_settings(text) is not None:
+                return True
+            return self._token_principal(environ, text) is not None
         except KBError:  # the request will be refused
             return False
-        if text is None:
-            return False
-        if self._keys is not None and self._keys.verify(text) is not None:
-            return True
-        return self._of_settings(text) is not None
 
     def is_valid(self, who: Principal) -> bool:
-        """Return True if the key of an admitted principal is still valid; streams check this."""
+        """Return True if the key or token of an admitted principal is still valid; streams check
+        this.
+        """
+        if isinstance(who, TokenPrincipal):
+            return self._runtime.clock.now_ms() < who.expires_at
         return self._keys is None or who.key is None or who is ROOT or self._keys.current(who.key)
+
+    def _credited(self, request: Request, role: str) -> Principal:
+        """Return the principal of a request that has a role; raises Unauthorized, Forbidden, and
+        RateLimited for an address with many wrong keys or refused tokens.
+        """
+        try:
+            request.principal = self._who(request.environ)
+            demand(request.principal, role)
+        except RateLimited:
+            request.is_audited = False
+            raise
+        except (ExpiredToken, Forbidden):
+            if request.principal is None or request.principal.role == NO_ROLE:
+                self._count_refused(request)
+            raise
+        principal: Principal = request.principal
+        return principal
+
+    def _count_refused(self, request: Request) -> None:
+        """Count a genuine token that was refused; raises RateLimited for too many of an address."""
+        address = address_of(request.environ, self._hops)
+        if seconds := self._refused.wait(address):
+            request.is_audited = False
+            raise RateLimited(
+                "too many refused tokens from this address", seconds, self._refused.details()
+            )
+        self._refused.take(address)
 
     def _who(self, environ: dict[str, Any]) -> Principal:
         if self._plugin and (principal := self._plugin_principal(environ)) is not None:
             return principal
         text = credentials(environ)
+        if self._tokens is not None and _TOKEN_PARAMETER.search(environ.get("QUERY_STRING", "")):
+            raise InvalidInput("a token must be in the header Authorization, not in the address")
         if text is None:
             if self.mode == DISABLED:
                 raise Unauthorized("this request needs credentials: no plugin recognised it")
+            if self.mode == OAUTH:
+                raise Unauthorized("this server needs a token: Authorization: Bearer TOKEN")
             raise Unauthorized(
                 "this server needs a key: Authorization: Bearer KEY, or X-API-Key: KEY"
             )
@@ -151,6 +207,15 @@ class Guard:
             return self._principal(key)
         if (principal := self._of_settings(text)) is not None:
             return principal
+        problem = "unknown, expired or revoked key"
+        try:
+            token = self._token_principal(environ, text)
+        except ExpiredToken:  # only the issuer can have made it, so that it is no guess
+            raise
+        except InvalidToken as error:
+            token, problem = None, error.message
+        if token is not None:
+            return token
         # The comparison comes first: wrong keys of others behind the same address must not lock
         # out a node or a program that has the right one.
         address = address_of(environ, self._hops)
@@ -163,7 +228,15 @@ class Guard:
             "wrong key",
             extra={"fields": {"address": address, "path": environ.get("PATH_INFO", "")}},
         )
-        raise Unauthorized("unknown, expired or revoked key")
+        raise InvalidToken(problem)
+
+    def _token_principal(self, environ: Mapping[str, Any], text: str) -> TokenPrincipal | None:
+        """Return the principal of an access token; None without OAUTH_ISSUER, and for what cannot
+        be a token. Raises as `Tokens.principal` does.
+        """
+        if self._tokens is None or "HTTP_AUTHORIZATION" not in environ or text.count(".") != 2:
+            return None
+        return self._tokens.principal(text)
 
     def _of_settings(self, text: str) -> Principal | None:
         """Return the principal of REPLICATION_TOKEN or API_KEY if `text` is one of them, else None.
@@ -184,7 +257,13 @@ class Guard:
             if len(self._principals) > 2 * len(self._runtime.keys()) + 16:
                 self._principals.clear()
             principal = Principal(
-                key.name, frozenset(key.databases), frozenset(key.tenants), key.role, key.id
+                key.name,
+                frozenset(key.databases),
+                frozenset(key.tenants),
+                key.role,
+                key.id,
+                key.view,
+                key.labels,
             )
             known = self._principals[key.id] = key, principal
         return known[1]
@@ -201,6 +280,13 @@ class Guard:
                 f"kb_http_authenticate returned {type(who).__name__} instead of Principal"
             )
         return who
+
+
+def _tokens(runtime: Runtime) -> Tokens:
+    """Return the validation of tokens, which needs an HTTP client and PyJWT; raises ConfigError."""
+    from kbserver.security.tokens import Tokens
+
+    return Tokens(runtime.config, runtime.clock.monotonic)
 
 
 def credentials(environ: Mapping[str, Any]) -> str | None:

@@ -124,14 +124,15 @@ def address_of(environ: Mapping[str, Any], hops: int) -> str:
         ]
         if len(forwarded) >= hops:
             address = forwarded[-hops]
-    return _network(address[:_MAX_ADDRESS_CHARS])
+    return network_of(address[:_MAX_ADDRESS_CHARS])
 
 
 _MAX_ADDRESS_CHARS = 64
 
 
 @lru_cache(maxsize=4096)
-def _network(text: str) -> str:
+def network_of(text: str) -> str:
+    """Return an address as it is counted: one of IPv6 as its /64 network."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -29,6 +29,7 @@ _MIN_SECRET_CHARS = 6
 _USER_INFO = re.compile(r"(?<=://)[^\s\"']*@")
 _CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)(\s+|%20)[A-Za-z0-9._~+/=-]{4,}")
 _KEY = re.compile(r"\bkb_[A-Za-z0-9]+_[A-Za-z0-9_-]{16,}")
+_TOKEN = re.compile(r"\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _NAMED = re.compile(r"(?i)((?:api[_-]?key|token|password|secret)=)[^\s&\"']+")
 
 
@@ -49,6 +50,8 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
             text = _USER_INFO.sub("", text)
         if "kb_" in text:
             text = _KEY.sub(HIDDEN, text)
+        if "eyJ" in text:  # how a JWT begins
+            text = _TOKEN.sub(HIDDEN, text)
         if "=" in text:
             text = _NAMED.sub(rf"\1{HIDDEN}", text)
         return _CREDENTIALS.sub(rf"\1 {HIDDEN}", text)

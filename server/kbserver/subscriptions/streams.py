@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from kbcore.errors import KBError, NotReady
 from kbcore.node.runtime import Runtime
+from kbcore.operations.subscriptions.replaying import GoalChange
 from kbcore.operations.tenant_kb import TenantKB
+from kbcore.tracing import spans
+from kbcore.tracing.causes import cause_of
 from kbserver.answers import written
 from kbserver.errors import answer_of
 from kbserver.events.streams import KEEP_ALIVE_SECONDS, RETRY_MS, EventHub
@@ -72,9 +75,14 @@ class GoalStream:
         if not changes:
             return b""
         self._since = changes[-1].event_id
-        return b"".join(
-            _event("changed", change.event_id, GoalChangeShown.write(change)) for change in changes
-        )
+        tracer = spans.tracer
+        if tracer is None:
+            return _written(changes)
+        causes = [
+            cause for change in changes for cause in cause_of(kb.database, kb.tenant, change.seq)
+        ]
+        with tracer.begin("event", spans.PRODUCER, causes=causes):
+            return _written(changes)
 
     def close(self) -> None:
         """End the stream; repeated calls have no effect."""
@@ -127,6 +135,12 @@ class GoalStreams:
         """Wake all streams, which end because the server stops."""
         for stream in list(self._streams):
             stream.woken.set()
+
+
+def _written(changes: Iterable[GoalChange]) -> bytes:
+    return b"".join(
+        _event("changed", change.event_id, GoalChangeShown.write(change)) for change in changes
+    )
 
 
 def _event(kind: str, id: str | None, shape: object) -> bytes:

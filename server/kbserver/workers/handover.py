@@ -5,7 +5,7 @@ served, and the owner goes on with it as if it had accepted it. So a client that
 on a connection pays once, and later requests are not forwarded. A request is served by one worker
 only: this one serves nothing after the descriptor was sent. What a worker has not yet received
 waits in the queue of its socket, which the supervisor holds open, like a connection that was not
-accepted.
+accepted. TLS connections are not handed over: their keys are in the process.
 """
 
 from __future__ import annotations

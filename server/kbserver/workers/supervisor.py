@@ -25,6 +25,7 @@ from kbcore.config.settings import Config
 from kbcore.errors import ConfigError
 from kbserver import logs
 from kbserver.forwarding.proofs import SECRET_BYTES
+from kbserver.http.certificates import has_tls, tls_problems
 from kbserver.http.listening import listen
 from kbserver.workers.worker import SYSTEM_WORKER, Worker, handover_path, private_path
 
@@ -75,6 +76,8 @@ def supervise(config: Config, command: Sequence[str], say: Callable[[str], None]
             " choose a storage that keeps its data, or WORKERS=1"
         )
     logs.configure(config.log_level, config.log_format, secrets=config.secrets())
+    for problem in tls_problems(config):
+        raise ConfigError(problem)
     listener = listen(config.host, config.port)
     folder = tempfile.mkdtemp(prefix="kbcore-")  # mode 700
     try:
@@ -94,6 +97,7 @@ class _Supervisor:
         self._command = command
         self._stopping = False
         self._status = 0
+        self._reloads = (signal.SIGHUP,) if has_tls(config) else ()
         self._secret = secrets.token_bytes(SECRET_BYTES)
         alive, self._alive = os.pipe()
         self._sockets = [listener]
@@ -121,6 +125,8 @@ class _Supervisor:
         signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
+        for number in self._reloads:
+            signal.signal(number, self._reload)
         signal.signal(signal.SIGCHLD, _wake)
         selector = selectors.DefaultSelector()
         selector.register(read, selectors.EVENT_READ)
@@ -143,6 +149,12 @@ class _Supervisor:
         for child in self._children:  # one of them may be starting, which is waited for
             if child.process is not None:
                 child.process.send_signal(signal.SIGTERM)
+
+    def _reload(self, number: int, frame: object) -> None:
+        """Have the workers read the TLS files again."""
+        for child in self._children:
+            if child.process is not None:
+                child.process.send_signal(signal.SIGHUP)
 
     def _start_all(self, say: Callable[[str], None]) -> bool:
         """Start the workers; return False if one ended before it was ready.
@@ -172,18 +184,23 @@ class _Supervisor:
         os.close(to_worker)
         worker = replace(child.worker, ready=write, secret_pipe=secret)
         child.started = time.monotonic()
-        child.process = subprocess.Popen(  # noqa: S603  # nosec B603
-            [*self._command, "--worker", worker.encode()],
-            pass_fds=[
-                worker.listener,
-                worker.private,
-                worker.handover,
-                worker.alive,
-                worker.ready,
-                worker.secret_pipe,
-            ],
-            stdin=subprocess.DEVNULL,
-        )
+        # The worker inherits the mask: a SIGHUP waits until it has a handler, instead of ending it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._reloads)
+        try:
+            child.process = subprocess.Popen(  # noqa: S603  # nosec B603
+                [*self._command, "--worker", worker.encode()],
+                pass_fds=[
+                    worker.listener,
+                    worker.private,
+                    worker.handover,
+                    worker.alive,
+                    worker.ready,
+                    worker.secret_pipe,
+                ],
+                stdin=subprocess.DEVNULL,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(write)
         os.close(secret)
 

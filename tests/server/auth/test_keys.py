@@ -222,6 +222,7 @@ def test_no_secret_is_in_errors_or_metrics(node):
         ({"host": "0.0.0.0", "api_key": "x" * 16}, "authentication: one key"),
         ({"host": "0.0.0.0", "api_key": "short"}, "WARNING: API_KEY has fewer than 16"),
         ({"auth_enabled": True}, "none created yet"),
+        ({"oauth_issuer": "https://a.example/"}, "authentication: access tokens of https://a"),
     ],
 )
 def test_the_start_up_lines_describe_authentication(settings, said):

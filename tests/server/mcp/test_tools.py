@@ -81,6 +81,7 @@ def test_the_setting_can_list_all_tools() -> None:
         "preview",
         "why_not",
         "how_to",
+        "suggest_goals",
         "subscribe_goal",
         "goal_changes",
         "unsubscribe_goal",
@@ -124,6 +125,7 @@ def test_roles_that_tools_need() -> None:
         "memory_search",
         "memory_history",
         "memory_facts",
+        "suggest_goals",
     }
     assert all_tools()["purge"].needs == ADMIN
     others = all_tools().keys() - readers - {"purge"}
@@ -257,6 +259,7 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("memory_add", {"messages": "I live in Berlin."}, {"facts": []}),
     ("memory_search", {"question": "who lives in Berlin?", "maxTokens": 50}, {}),
     ("memory_update", {"fact": "lives_in(user, Berlin)", "since": "2026-01-01"}, {"asserted": 1}),
+    ("suggest_goals", {"question": "Who is Zed?"}, {"answers": [], "reason": "noConstant"}),
     ("memory_facts", {"limit": 1}, {}),
     ("memory_history", {"about": "lives_in"}, {"totalEvents": 1}),
     ("memory_forget", {"about": "lives_in(user, ?where)"}, {"dryRun": True, "factCount": 1}),

@@ -33,6 +33,7 @@ _DEFAULTS: dict[Attribute, int | float] = {
     Attribute.LAST_ACCESS: 0,
     Attribute.ACCESSES: 1,
     Attribute.PRIORITY: 0.5,
+    Attribute.LABELS: 0,
     Attribute.CONFIDENCE: float("nan"),
 }
 

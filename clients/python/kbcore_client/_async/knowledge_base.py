@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kbcore_client._async.connection import AsyncConnection, Destination
 from kbcore_client._async.episodes import AsyncEpisodes
@@ -77,10 +77,10 @@ class AsyncKnowledgeBase(
 
     def open(self, tenant: str, database: str | None = None) -> AsyncKnowledgeBase:
         """Return a knowledge base on another tenant of the same connection, known at the same
-        instant.
+        instant, with the same view and labels.
         """
         database = database or self._destination.database
-        destination = Destination(database, tenant, known_at=self._destination.known_at)
+        destination = replace(self._destination, database=database, tenant=tenant, transaction=None)
         return AsyncKnowledgeBase(self._connection, destination)
 
     def memory(self, user: str | None = None) -> AsyncUserMemory:
@@ -104,6 +104,24 @@ class AsyncKnowledgeBase(
         destination = replace(self._destination, known_at=instant(at))
         return AsyncKnowledgeBase(self._connection, destination)
 
+    def viewed(
+        self, view: Mapping[str, Any] | None = None, labels: Mapping[str, Any] | None = None
+    ) -> AsyncKnowledgeBase:
+        """Return this knowledge base as a view shows it; what is written through it gets labels.
+
+        `view` is like `{"trust": "user", "team": ["eng"]}`: a level admits itself and those above,
+        groups admit what belongs to one of them or to everybody. `labels` are like `{"trust":
+        "web"}`. Its operations raise InvalidInput for levels and groups that no `@levels` or
+        `@groups` declares, and Forbidden for more than the API key may see or write. Without one of
+        the two, that of this knowledge base stays.
+        """
+        destination = self._destination
+        if view is not None:
+            destination = replace(destination, view=json.dumps(view))
+        if labels is not None:
+            destination = replace(destination, labels=json.dumps(labels))
+        return AsyncKnowledgeBase(self._connection, destination)
+
     @property
     def admin(self) -> AsyncAdministration:
         """Databases, tenants and API keys of the server, always in their present state."""
@@ -120,7 +138,7 @@ class AsyncKnowledgeBase(
         if self._destination.transaction is not None:
             raise InvalidInput("a transaction cannot be opened inside another one")
         transaction = (await self._send(Request("/tx/begin", {}, writes=True))).text
-        destination = Destination(self._destination.database, self._destination.tenant, transaction)
+        destination = replace(self._destination, known_at=None, transaction=transaction)
         try:
             yield AsyncKnowledgeBase(self._connection, destination)
         except BaseException:
@@ -198,13 +216,14 @@ class AsyncKnowledgeBase(
         return f"<{type(self).__name__} {self.url} {self.database}/{self.tenant}>"
 
 
-def connect_async(
+def connect_async(  # noqa: PLR0913  one parameter for each property of a connection
     target: str | os.PathLike[str],
     *,
     tenant: str = DEFAULT,
     database: str = DEFAULT,
     api_key: str | None = None,
     read_url: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     config: Config | None = None,
 ) -> AsyncKnowledgeBase:
@@ -212,9 +231,10 @@ def connect_async(
 
     `target` is `"memory:"`, a folder or the URL of a storage for one in this process, which needs
     the package kbcore; or the address of a server, such as `http://127.0.0.1:9300`. `read_url` is
-    the address of a follower for reads. `settings` has time limits and retries. `config` has the
-    settings of a knowledge base in this process, such as its language model; it is a
-    `kbcore.Config`.
+    the address of a follower for reads. `ca` is a file of CA certificates in PEM form, which then
+    are the only ones that https servers are verified with. `settings` has time limits and retries.
+    `config` has the settings of a knowledge base in this process, such as its language model; it is
+    a `kbcore.Config`.
 
     Nothing is sent to a server until the first call. Raises InvalidInput and NotInstalled; in this
     process also the errors of `kbcore.open_kb`.
@@ -224,5 +244,7 @@ def connect_async(
         if opened.app is not None:
             raise InvalidInput.at("read_url", "is for servers only")
         read_url = server_url("read_url", read_url)
-    connection = AsyncConnection(opened, settings or Settings(), api_key, read_url)
+    if ca is not None and opened.app is not None:
+        raise InvalidInput.at("ca", "is for servers only")
+    connection = AsyncConnection(opened, settings or Settings(), api_key, read_url, ca)
     return AsyncKnowledgeBase(connection, Destination(database, tenant))

@@ -16,7 +16,7 @@ from kbtypes.episodes import (
     UndoOutcome,
 )
 from kbtypes.how_to import HowTo
-from kbtypes.language import Synthesis
+from kbtypes.language import GoalSuggestions, Synthesis
 from kbtypes.memory import BelievedFacts, Forgotten, MemorySearch
 from kbtypes.proofs import WhyNot
 from kbtypes.results import (
@@ -30,9 +30,11 @@ from kbtypes.results import (
     PredicateInfo,
     ScopeDiff,
     SlowGoal,
+    StoredDimension,
     StoredInput,
     StoredMask,
     StoredPhrase,
+    StoredRequirement,
     StoredRule,
     StoreOutcome,
 )
@@ -241,6 +243,13 @@ class AsyncOperations(AsyncHandle):
         )
         return ScopeDiff.of((await self._send(sent)).json())
 
+    async def dimensions(self, scope: str | None = "*") -> list[StoredDimension]:
+        """Return the declared levels and groups of labels, in the order of declaration."""
+        query = {"scope": scope}
+        sent = Request("/rules", method="GET", query=query_of(query))
+        answer = (await self._send(sent)).json()
+        return [StoredDimension.of(each) for each in answer.get("dimensions", ())]
+
     async def drop_scope(self, scope: str) -> int:
         """Remove a scope with its facts and its own rules; return the number of removed facts."""
         sent = Request(
@@ -314,6 +323,33 @@ class AsyncOperations(AsyncHandle):
             names={"targetScope": "target", "sourceScope": "source"},
         )
         return ForkOutcome.of((await self._send(sent)).json())
+
+    async def goals_for(
+        self,
+        question: str,
+        *,
+        scope: str | None = None,
+        asker: str | None = None,
+        as_of: Instant | None = None,
+        timeout_ms: int | None = None,
+    ) -> GoalSuggestions:
+        """Return the goals that a question in words can mean, and the answers of the best one.
+
+        No language model is asked: the words of the question are compared with the names, phrases,
+        glosses and argument names of the predicates, and its names with the constants of the facts.
+        A goal can be a chain of several predicates. `answers` is empty, and `reason` says why, if
+        no goal has enough of the words, or if two that are about as good have different answers.
+        `asker` is the constant that "I" stands for, `as_of` judges validity at a point in time.
+        Raises InvalidInput, BudgetExceeded.
+        """
+        body = {
+            "question": text_of("question", question),
+            "scope": scope,
+            "asker": asker,
+            "asOf": instant(as_of),
+        }
+        sent = Request("/goals/suggest", body, timeout_ms=timeout_ms)
+        return GoalSuggestions.of((await self._send(sent)).json())
 
     async def how_to(
         self,
@@ -461,6 +497,13 @@ class AsyncOperations(AsyncHandle):
         sent = Request("/memory/purges", method="GET")
         answer = (await self._send(sent)).json()
         return [PurgeState.of(each) for each in answer["purges"]]
+
+    async def requirements(self, scope: str | None = "*") -> list[StoredRequirement]:
+        """Return the levels that answers of predicates require, in the order of declaration."""
+        query = {"scope": scope}
+        sent = Request("/rules", method="GET", query=query_of(query))
+        answer = (await self._send(sent)).json()
+        return [StoredRequirement.of(each) for each in answer.get("requirements", ())]
 
     async def rollback(
         self,

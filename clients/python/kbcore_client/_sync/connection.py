@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from kbcore_client.event_stream import Message, MessageReader
 from kbcore_client.requests import Reply, Request, check_destination
 from kbcore_client.settings import RETRIED_STATUSES, Positions, Reconnection, Settings
 from kbcore_client.targets import Target
+from kbcore_client.trace_context import trace_headers
 
 MAX_REDIRECTS = 3
 RECONNECTED = (ConnectionFailed, NotReady, RateLimited)
@@ -26,23 +28,32 @@ REDIRECT = 307
 class Destination:
     """The database, tenant and transaction of a request.
 
-    With `known_at`, reads are answered from what was known at that instant.
+    With `known_at`, reads are answered from what was known at that instant. `view` and `labels` are
+    the JSON texts of the view that is read, and of the labels of what is stored.
     """
 
     database: str
     tenant: str
     transaction: str | None = None
     known_at: str | int | None = None
+    view: str | None = None
+    labels: str | None = None
 
 
 class Connection:
     """A connection to a server, or to a knowledge base in this process.
 
-    `read_url` is the address of a follower that answers reads outside of transactions.
+    `read_url` is the address of a follower that answers reads outside of transactions. `ca` is a
+    file of the CA certificates with which servers are verified.
     """
 
     def __init__(
-        self, target: Target, settings: Settings, api_key: str | None, read_url: str | None
+        self,
+        target: Target,
+        settings: Settings,
+        api_key: str | None,
+        read_url: str | None,
+        ca: str | os.PathLike[str] | None = None,
     ) -> None:
         self.url = target.url
         self.settings = settings
@@ -51,7 +62,9 @@ class Connection:
         self._positions = Positions()
         self._headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._timeout = http.timeout(settings.timeouts)
-        self._client = http.client(target.url, settings, target.app)
+        self._client = http.client(
+            target.url, settings, target.app, None if ca is None else http.trust(ca)
+        )
 
     def send(self, request: Request, destination: Destination) -> Reply:
         """Send a request, again if that may help, and return the answer.
@@ -172,6 +185,7 @@ class Connection:
         check_destination(destination.database, destination.tenant)
         headers = {
             **self._headers,
+            **trace_headers(),
             "X-Database": destination.database,
             "X-Tenant-ID": destination.tenant,
         }
@@ -179,6 +193,10 @@ class Connection:
             headers["Content-Type"] = "application/json"
         if request.prefer is not None:
             headers["Prefer"] = request.prefer
+        if destination.view is not None:
+            headers["X-View"] = destination.view
+        if destination.labels is not None:
+            headers["X-Labels"] = destination.labels
         if destination.transaction is not None:
             headers["X-Transaction-ID"] = destination.transaction
         elif not request.writes and self.settings.read_your_writes:

@@ -48,6 +48,7 @@ class Reads(Handle):
         min_confidence: float | None = None,
         as_of: Instant | None = None,
         include_undefined: bool = False,
+        with_trust: bool = False,
         values: Values = "text",
         timeout_ms: int | None = None,
     ) -> AnswerSet:
@@ -60,7 +61,11 @@ class Reads(Handle):
         `min_confidence` (0 to 1) leaves out answers of less confidence. `as_of` judges validity at
         a point in time. With `include_undefined` the answers of a goal of one literal include those
         that are neither true nor false; `rows()` marks them. `timeout_ms` lowers the limit of the
-        server. Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
+        server.
+
+        With `with_trust` the rows of `rows()` have `trust`, the highest level of `@levels trust` at
+        which the answer follows; the goal has one literal.
+        Raises InvalidInput, RuleSyntaxError, BudgetExceeded.
         """
         checked_values(values)
         body = goal_form("goal", goal, args) | {
@@ -70,6 +75,7 @@ class Reads(Handle):
             "minConfidence": min_confidence,
             "asOf": instant(as_of),
             "includeUndefined": include_undefined or None,
+            "withTrust": with_trust or None,
         }
         request = Request("/ask", body, names=_NAMES, timeout_ms=timeout_ms)
         return _answers(self._send(request), goal, args, values)

@@ -13,10 +13,6 @@ from kbtypes.episodes import Evidences, spans_of
 from kbtypes.results import (
     Preview,
     RetractOutcome,
-    StoredInput,
-    StoredMask,
-    StoredPhrase,
-    StoredRule,
     StoredStatement,
     StoreOutcome,
 )
@@ -168,7 +164,7 @@ class Writes(Operations):
         A declaration is given by its id or as an element of `phrases()` or `inputs()`.
         Raises NotFound.
         """
-        if isinstance(rule, StoredRule | StoredPhrase | StoredInput | StoredMask):
+        if isinstance(rule, StoredStatement):
             body = {"id": rule.id, "scope": rule.scope}
         elif ":-" in text_of("rule", rule):
             body = {"text": rule, "scope": scope}

@@ -81,7 +81,7 @@ NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 _WORD = re.compile(WORD)
 _SIGNED_NUMBER = re.compile(f"-?{NUMBER}")
-_KEYWORDS = frozenset({"not", "div", "mod"})
+KEYWORDS = frozenset({"not", "div", "mod"})
 
 
 def is_word(text: str) -> bool:
@@ -95,4 +95,4 @@ def is_plain(constant: str) -> bool:
     """
     if _SIGNED_NUMBER.fullmatch(constant):
         return True
-    return is_word(constant) and constant not in _KEYWORDS
+    return is_word(constant) and constant not in KEYWORDS

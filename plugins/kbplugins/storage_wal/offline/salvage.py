@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+from kbcore.encryption.sealer import RECORD, SNAPSHOT, Sealer, is_sealed
 from kbcore.errors import ConfigError, KBError, LogCorrupted
 from kbcore.plug.ports import LogSeed
+from kbcore.plug.sealed_store import Encryption
 from kbcore.timestamps import time_text
 from kbplugins.storage_wal import frame, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
@@ -40,7 +42,13 @@ class Salvage:
     """
 
     def __init__(
-        self, disk: Disk, owners: Owners, logged_at: LoggedAt, *, skip_damaged: bool
+        self,
+        disk: Disk,
+        owners: Owners,
+        logged_at: LoggedAt,
+        *,
+        skip_damaged: bool,
+        encryption: Encryption,
     ) -> None:
         self._disk = disk
         self._owners = owners
@@ -50,6 +58,10 @@ class Salvage:
         self._epoch = 1
         self._highest = 0
         self._log_id = self._identity()
+        self._encryption = encryption
+        self._sealer: Sealer | None = None
+        if encryption.is_on:
+            self._sealer = encryption.sealer(self._log_id.hex(), skips_lost=True)
         self._positions: dict[int, _Position] = {}
         # Unreadable bytes, with the record expected where they begin.
         self._debris: list[tuple[int, bytes]] = []
@@ -69,14 +81,20 @@ class Salvage:
 
     def chunks(self) -> Iterator[bytes]:
         """Return the chunks of the snapshot that the copy begins with."""
-        return snapshots.read(self._disk, self._log_id, self._base)
+        return self._chunks(self._base)
+
+    def _chunks(self, seq: int) -> Iterator[bytes]:
+        chunks = snapshots.read(self._disk, self._log_id, seq)
+        if self._sealer is None:
+            return chunks
+        return self._sealer.opened_chunks(seq, chunks, SNAPSHOT)
 
     def batches(self) -> Iterator[list[tuple[int, int, bytes]]]:
         """Yield the records after the snapshot, in order."""
         batch: list[tuple[int, int, bytes]] = []
         size = 0
         for seq in (*range(self._base + 1, self._reach + 1), *self._later):
-            kind, version, payload = self._record(self._positions[seq])
+            kind, version, payload = self._record(seq)
             batch.append((kind, version, payload))
             size += len(payload)
             if size >= BATCH:
@@ -98,10 +116,7 @@ class Salvage:
         by_tenant: dict[tuple[str | None, str | None, bool], list[int]] = {}
         for seq in missing:
             if seq in self._positions:
-                index = self._positions[seq]
-                owners: set[tuple[str | None, str | None]] = set(
-                    self._owners(self._record(index)[2])
-                )
+                owners: set[tuple[str | None, str | None]] = set(self._owners(self._record(seq)[2]))
                 certain = bool(owners)
             else:
                 owners = self._guess(seq)
@@ -133,6 +148,7 @@ class Salvage:
                 }
                 for (database, tenant, certain), numbers in order
             ],
+            "lostKeys": [] if self._sealer is None else sorted(map(bytes.hex, self._sealer.lost)),
         }
 
     def _lost_times(self, ranges: list[list[int]], readable: list[int]) -> list[list[str | None]]:
@@ -156,7 +172,7 @@ class Salvage:
         """Return when a readable record was logged, or when the state of the snapshot was known."""
         if seq not in self._times:
             if seq in self._positions:
-                at = self._logged_at(self._record(self._positions[seq])[2])
+                at = self._logged_at(self._record(seq)[2])
             else:
                 known = map(self._logged_at, self.chunks() if seq else ())
                 at = max((each for each in known if each is not None), default=None)
@@ -213,9 +229,21 @@ class Salvage:
                 self._debris.append((expected, data[end:start]))
             length = frame.HEADER.unpack_from(data, start)[0]
             end, expected = start + frame.HEADER_BYTES + length, seq + 1
-            self._positions.setdefault(seq, _Position(name, start, end))
+            if self._is_authentic(data, start, end, seq):
+                self._positions.setdefault(seq, _Position(name, start, end))
         if len(data) > end:
             self._debris.append((expected, data[end:]))
+
+    def _is_authentic(self, data: bytes, start: int, end: int, seq: int) -> bool:
+        """Return True for a record that can be decrypted, or of a plain log."""
+        kind, version, payload = _parts(data[start:end])
+        self._encryption.check(is_sealed=kind == RECORD)
+        if self._sealer is not None:
+            try:
+                self._sealer.opened_record(seq, kind, version, payload)
+            except LogCorrupted:
+                return False
+        return True
 
     def _choose(self) -> tuple[int, int]:
         """Return the snapshot to begin with, and the last record after it without a gap."""
@@ -227,23 +255,38 @@ class Salvage:
 
     def _is_sound(self, seq: int) -> bool:
         try:
-            return not snapshots.verify(self._disk, self._log_id, seq)
+            if snapshots.verify(self._disk, self._log_id, seq):
+                return False
         except ConfigError:
             return False
+        sealed = any(map(is_sealed, snapshots.read(self._disk, self._log_id, seq)))
+        self._encryption.check(is_sealed=sealed)
+        try:
+            for _ in self._chunks(seq):
+                pass
+        except LogCorrupted:
+            return False
+        return True
 
     def _reached(self, base: int) -> int:
         while base + 1 in self._positions:
             base += 1
         return base
 
-    def _record(self, index: _Position) -> tuple[int, int, bytes]:
+    def _record(self, seq: int) -> tuple[int, int, bytes]:
+        index = self._positions[seq]
         fd = self._disk.open(index.file, READ)
         try:
             data = self._disk.read(index.file, fd, index.end - index.offset, index.offset)
         finally:
             self._disk.close(fd)
-        _, _, _, _, _, kind, version, _ = frame.HEADER.unpack_from(data)
-        return kind, version, data[frame.HEADER_BYTES :]
+        record = _parts(data)
+        return record if self._sealer is None else self._sealer.opened_record(seq, *record)
+
+
+def _parts(record: bytes) -> tuple[int, int, bytes]:
+    _, _, _, _, _, kind, version, _ = frame.HEADER.unpack_from(record)
+    return kind, version, record[frame.HEADER_BYTES :]
 
 
 def _ranges(numbers: list[int]) -> list[list[int]]:

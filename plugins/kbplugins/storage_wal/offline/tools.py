@@ -9,9 +9,10 @@ from typing import Any
 from kbcore.clock import Clock, SystemClock
 from kbcore.config import Config
 from kbcore.plug.ports import LogSeed
+from kbcore.plug.sealed_store import Encryption
 from kbplugins.storage_wal import lock
 from kbplugins.storage_wal.files import Disk, Files, OsFiles
-from kbplugins.storage_wal.offline import fsck
+from kbplugins.storage_wal.offline import contents, fsck
 from kbplugins.storage_wal.offline import seed as planting
 from kbplugins.storage_wal.offline.salvage import Salvage
 from kbplugins.storage_wal.store import WalStore
@@ -34,19 +35,23 @@ class WalTools:
         self._fs = fs or OsFiles()
         self._clock = clock or SystemClock()
         self._segment_bytes = segment_bytes or config.wal_segment_mb << 20
+        self._encryption = Encryption(config)
 
     def check(self, folder: str) -> dict[str, Any]:
         """Read and check a whole log without changing it."""
         disk = Disk(self._fs, folder)
         held = lock.take_to_read(disk)
         try:
-            return fsck.check(disk)
+            report = fsck.check(disk)
+            if "logId" in report:
+                contents.check(disk, report, self._encryption)
+            return report
         finally:
             if held is not None:
                 disk.close(held)
 
     def plant(self, folder: str, seed: LogSeed, chunks: Iterable[bytes]) -> None:
-        """Create a log in an empty folder that begins with a snapshot."""
+        """Create a log in an empty folder that begins with a snapshot, which is stored as it is."""
         planting.plant(Disk(self._fs, folder), self._clock, seed, chunks, self._segment_bytes)
 
     def salvage(
@@ -62,11 +67,14 @@ class WalTools:
         disk = Disk(self._fs, folder)
         held = lock.take_to_read(disk)
         try:
-            salvage = Salvage(disk, owners, logged_at, skip_damaged=skip_damaged)
-            self.plant(to, salvage.seed, salvage.chunks())
+            salvage = Salvage(
+                disk, owners, logged_at, skip_damaged=skip_damaged, encryption=self._encryption
+            )
+            seed = salvage.seed
+            self.plant(to, seed, self._encryption.planted(seed, salvage.chunks()))
             config = replace(self._config, storage_dir=to, fsync_policy="always", min_free_mb=0)
-            store = WalStore(
-                config, fs=self._fs, clock=self._clock, segment_bytes=self._segment_bytes
+            store = self._encryption.opened(
+                WalStore(config, fs=self._fs, clock=self._clock, segment_bytes=self._segment_bytes)
             )
             try:
                 for batch in salvage.batches():

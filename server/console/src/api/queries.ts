@@ -1,9 +1,10 @@
 // Reads that several screens share.
 import { useQuery } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { useCallback, useMemo } from "react";
 
 import { useConnection } from "../connection";
-import { ApiError, dataOf, send, type Schemas, type TextError } from "./client";
+import { nearest } from "../matching";
+import { ApiError, clientOf, dataOf, send, type Schemas, type TextError } from "./client";
 
 /** Return the predicates of the scope; none while they load or when the key may not read them. */
 export function usePredicates(): Schemas["Predicate"][] {
@@ -25,9 +26,22 @@ export function useScopes() {
   const { connection, client } = useConnection();
   const enabled = useHasAccess();
   return useQuery({
-    queryKey: ["scopes", { ...connection, scope: null }],
+    queryKey: ["scopes", { ...connection, scope: null, view: null }],
     enabled,
     queryFn: async ({ signal }) => (await dataOf(client.GET("/scopes", { params: {} as never, signal }))).scopes,
+  });
+}
+
+/** Return the query for the labels that the tenant declares: levels and groups. */
+export function useDimensions() {
+  const { connection } = useConnection();
+  const enabled = useHasAccess();
+  const whole = { ...connection, scope: null, view: null, time: null };
+  return useQuery({
+    queryKey: ["dimensions", whole],
+    enabled,
+    queryFn: async ({ signal }) =>
+      (await dataOf(clientOf(whole).GET("/rules", { params: { query: { limit: 1 } } as never, signal }))).dimensions ?? [],
   });
 }
 
@@ -60,10 +74,60 @@ export function useWhoAmI() {
   });
 }
 
-/** Return true if the key of the connection may change facts and rules; false while that is not known. */
+/** Return true if facts and rules can be changed: by the key of the connection, and now. False while that is not known. */
 export function useMayWrite(): boolean {
+  const { connection } = useConnection();
   const role = useWhoAmI().data?.role;
-  return role === "writer" || role === "admin";
+  return connection.time === null && (role === "writer" || role === "admin");
+}
+
+/** Return the names of the databases that the key may see; null if that is not known. */
+export function useDatabases(): string[] | null {
+  const { connection, client } = useConnection();
+  const who = useWhoAmI().data;
+  const databases = useQuery({
+    queryKey: ["databases", connection.key],
+    enabled: who?.role === "admin" && who.databases.length === 0 && who.tenants.length === 0,
+    queryFn: ({ signal }) => dataOf(client.GET("/admin/databases", { params: {} as never, signal })),
+    retry: false,
+  });
+  if (who !== undefined && who.databases.length > 0) return who.databases;
+  return databases.data?.map(({ name }) => name) ?? null;
+}
+
+/** Return the names of the tenants of the database that the key may see, null if that is not known; and for a name that is none of them, the one that is meant. */
+export function useTenants(): { names: string[] | null; suggestion: string | null } {
+  const { connection, client } = useConnection();
+  const who = useWhoAmI().data;
+  const tenants = useQuery({
+    queryKey: ["tenants", connection.key, connection.database],
+    enabled: who?.role === "admin" && who.tenants.length === 0,
+    queryFn: ({ signal }) => dataOf(client.GET("/admin/databases/{name}/tenants", { params: { path: { name: connection.database } } as never, signal })),
+    retry: false,
+  });
+  const names = who !== undefined && who.tenants.length > 0 ? who.tenants : (tenants.data ?? null);
+  const suggestion = useMemo(() => (names === null || names.includes(connection.tenant) ? null : nearest(names, connection.tenant)), [names, connection.tenant]);
+  return { names, suggestion };
+}
+
+/** Return constants of the facts that matter most, the most frequent first: what fields offer while someone types. */
+export function useConstants(enabled = true): string[] {
+  const { connection, client } = useConnection();
+  const salient = useQuery({
+    queryKey: ["constants", connection],
+    enabled,
+    staleTime: 60_000,
+    queryFn: async ({ signal }) => {
+      const rows = await dataOf(client.POST("/memory/query/salient", { body: { limit: 500, scope: connection.scope } as never, params: {} as never, signal }));
+      const counts = new Map<string, number>();
+      for (const { predicate, args } of rows as unknown as { predicate: string; args: string[] }[]) {
+        if (predicate !== "said") for (const constant of args) counts.set(constant, (counts.get(constant) ?? 0) + 1);
+      }
+      return [...counts].filter(([constant]) => constant.length <= 80).sort(([, first], [, second]) => second - first).map(([constant]) => constant);
+    },
+    retry: false,
+  });
+  return salient.data ?? [];
 }
 
 /** Return a function that returns the mistakes in a text of statements (`program`) or in a goal. */

@@ -57,6 +57,8 @@ const wavy = (color: string) => ({ backgroundImage: "none", textDecoration: `und
 const theme = EditorView.theme({
   "&": { color: "var(--text)", backgroundColor: "var(--card)", fontSize: "0.9375rem" },
   "&.cm-focused": { outline: "none" },
+  "& ~ .keys": { display: "none", margin: "0", padding: "0.1rem 0.75rem 0.3rem", fontSize: "0.75rem", color: "var(--soft)" },
+  "&.cm-focused ~ .keys": { display: "block" },
   ".cm-content": { fontFamily: "var(--mono)", caretColor: "var(--text)", padding: "0.5rem 0" },
   ".cm-line": { padding: "0 0.75rem" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.5", maxHeight: "22rem" },
@@ -113,12 +115,12 @@ export function CodeEditor(properties: Properties) {
           tooltips({ parent: root as unknown as HTMLElement }),
           EditorView.domEventHandlers({ beforeinput: replaceSelected }),
           EditorView.lineWrapping,
-          EditorView.contentAttributes.of({ "aria-label": label }),
+          EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": "keys" }),
           placeholderText(latest.current.placeholder ?? ""),
           autocompletion({ override: [(context) => complete(context, latest.current.predicates ?? [])] }),
           linter((editor) => diagnose(editor, latest.current.check), { delay: 300 }),
           numbered ? [lineNumbers(), lintGutter()] : [],
-          // Tab leaves the editor, so that the page works by keyboard alone.
+          // Tab is not bound: it leaves the editor, so that the page works by keyboard alone.
           keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap]),
           EditorView.updateListener.of((update) => {
             if (!update.docChanged) return;
@@ -129,10 +131,16 @@ export function CodeEditor(properties: Properties) {
         ],
       }),
     });
+    const keys = document.createElement("p");
+    keys.id = "keys";
+    keys.className = "keys";
+    keys.textContent = `${latest.current.onRun === undefined ? "" : "Ctrl+Enter: run. "}Ctrl+Space: suggestions. Esc, then Tab: next field.`;
+    root.append(keys);
     view.current = editor;
     if (focused && [null, document.body, latest.current.focusBefore].includes(document.activeElement)) editor.focus();
     return () => {
       editor.destroy();
+      keys.remove();
       view.current = null;
     };
   }, [label, numbered, focused]);

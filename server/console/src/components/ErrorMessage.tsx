@@ -4,15 +4,17 @@ import { ApiError } from "../api/client";
 export function ErrorMessage({ error, text }: { error: unknown; text?: string }) {
   if (!(error instanceof ApiError)) return <p role="alert" className="error">{String(error)}</p>;
   const lines = text?.split("\n");
+  const mistakes = error.textErrors;
+  // The message of an error about a text repeats its mistakes; each is shown once, below its place.
   return (
     <div role="alert" className="error">
       <p>
-        <strong>{titleOf(error)}</strong> {error.message}
+        <strong>{mistakes.length > 0 ? `${fieldOf(error)} has a mistake.` : titleOf(error)}</strong> {mistakes.length === 0 && error.message}
       </p>
-      {error.textErrors.map((mistake, index) => (
+      {mistakes.map((mistake, index) => (
         <div key={index} className="mistake">
           {lines !== undefined && (
-            <pre>
+            <pre tabIndex={0} aria-label={`Line ${mistake.line}`}>
               {lines[mistake.line - 1] ?? ""}
               {"\n"}
               {" ".repeat(Math.max(0, mistake.column - 1))}^
@@ -20,12 +22,20 @@ export function ErrorMessage({ error, text }: { error: unknown; text?: string })
           )}
           <p>
             Line {mistake.line}, column {mistake.column}: {mistake.message}
-            {mistake.hint != null && mistake.hint !== "" && <> <em>{mistake.hint}</em></>}
+            {mistake.hint != null && mistake.hint !== "" && <>; <em>{mistake.hint}</em></>}
           </p>
         </div>
       ))}
     </div>
   );
+}
+
+const SUBJECTS: Record<string, string> = { text: "The text", about: "The fact or predicate" };
+
+/** Return the field of the request that an error is about, as a subject. */
+function fieldOf(error: ApiError): string {
+  const [field] = Object.keys((error.details["fields"] ?? {}) as object);
+  return field === undefined ? "The text" : SUBJECTS[field] ?? field;
 }
 
 function titleOf(error: ApiError): string {

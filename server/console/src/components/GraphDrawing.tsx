@@ -1,74 +1,75 @@
-// The drawing of a neighbourhood. cytoscape comes with this module, so it is loaded on demand.
-import cytoscape, { type Core } from "cytoscape";
-import { useEffect, useRef } from "react";
+// The drawing of a neighbourhood, in the sizes of the page: what does not fit is reached by scrolling.
+import { useLayoutEffect, useMemo, useRef } from "react";
 
-import type { DrawnEdge, DrawnNode } from "../neighbourhood";
+import type { Box, Drawing, Line } from "../neighbourhood";
 
 interface Properties {
-  nodes: DrawnNode[];
-  edges: DrawnEdge[];
+  drawing: Drawing;
+  center: string;
   expanded: ReadonlySet<string>;
   /** The CSS variable with the colour of a predicate. */
   colorOf: (predicate: string) => string;
   onToggle: (constant: string) => void;
 }
 
-// cytoscape adds an inline style element unless one with this id exists. The security policy of the
-// page forbids inline styles; the rule of that element is in screens/graph.css.
-const STYLE_ID = "__________cytoscape_stylesheet";
+const MARGIN = 16;
+const ARROW = 7;
 
-export default function GraphDrawing({ nodes, edges, expanded, colorOf, onToggle }: Properties) {
-  const container = useRef<HTMLDivElement>(null);
-  const toggle = useRef(onToggle);
-  toggle.current = onToggle;
-  useEffect(() => {
-    const element = container.current;
-    if (element === null) return;
-    if (document.getElementById(STYLE_ID) === null) {
-      const placeholder = document.createElement("template");
-      placeholder.id = STYLE_ID;
-      document.head.append(placeholder);
-    }
-    const graph = cytoscape({
-      container: element,
-      elements: [
-        ...nodes.map(({ id, label, constant, predicate }) => ({
-          data: { id, label, constant, predicate, kind: constant === null ? "fact" : "constant", expanded: constant !== null && expanded.has(constant) ? "yes" : "no" },
-        })),
-        ...edges.map(({ id, source, target, predicate }) => ({ data: { id, source, target, predicate } })),
-      ],
-      layout: { name: "cose", animate: false, randomize: true, padding: 24 },
-      minZoom: 0.2,
-      maxZoom: 3,
-    });
-    const paint = () => colour(graph, element, colorOf);
-    paint();
-    graph.on("tap", "node", (event) => {
-      const constant: unknown = event.target.data("constant");
-      if (typeof constant === "string") toggle.current(constant);
-    });
-    const themes = new MutationObserver(paint);
-    themes.observe(document.documentElement, { attributeFilter: ["data-theme"] });
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", paint);
-    return () => {
-      themes.disconnect();
-      scheme.removeEventListener("change", paint);
-      graph.destroy();
-    };
-  }, [nodes, edges, expanded, colorOf]);
-  return <div className="graph-drawing" role="img" aria-label={`Drawing of ${nodes.length} nodes and ${edges.length} edges; the list has the same facts`}><div ref={container} /></div>;
+export function GraphDrawing({ drawing: { boxes, lines }, center, expanded, colorOf, onToggle }: Properties) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const { left, top, width, height } = useMemo(() => boundsOf(boxes), [boxes]);
+  const middle = boxes.find(({ constant }) => constant === center);
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    if (element === null || middle === undefined) return;
+    element.scrollLeft = middle.x - left - element.clientWidth / 2;
+    element.scrollTop = middle.y - top - element.clientHeight / 2;
+  }, [middle, left, top]);
+  return (
+    <div className="graph-drawing" ref={scroller} tabIndex={0} role="region" aria-label="Drawing">
+      <svg width={width} height={height} viewBox={`${left} ${top} ${width} ${height}`} role="img" aria-label={`${boxes.filter(({ constant }) => constant !== null).length} constants and the facts between them; the list has the same facts`}>
+        {lines.map((line) => <LineOf key={line.id} line={line} color={colorOf(line.predicate)} />)}
+        {boxes.map((box) => {
+          const { constant } = box;
+          const color = box.predicate === null ? undefined : { fill: `var(${colorOf(box.predicate)})` };
+          const kind = constant === null ? "fact-box" : constant === center ? "constant center" : expanded.has(constant) ? "constant expanded" : "constant";
+          return (
+            <g key={box.id} className={kind} transform={`translate(${box.x} ${box.y})`} onClick={() => constant !== null && onToggle(constant)}>
+              <title>{constant ?? box.predicate}</title>
+              <rect x={-box.width / 2} y={-box.height / 2} width={box.width} height={box.height} rx={box.height / 2} />
+              <text style={color} textAnchor="middle" dominantBaseline="central">{box.label}</text>
+            </g>
+          );
+        })}
+      </svg>
+    </div>
+  );
 }
 
-/** Give the drawing the colours of the current theme. */
-function colour(graph: Core, element: Element, colorOf: (predicate: string) => string): void {
-  const styles = getComputedStyle(element);
-  const variable = (name: string) => styles.getPropertyValue(name).trim();
-  const ofPredicate = (item: { data: (name: string) => unknown }) => variable(colorOf(String(item.data("predicate"))));
-  graph.style([
-    { selector: "node", style: { label: "data(label)", color: variable("--text"), "background-color": variable("--soft"), "font-size": 12, "text-wrap": "ellipsis", "text-max-width": "120px", "text-valign": "bottom", "text-margin-y": 3, width: 18, height: 18 } },
-    { selector: "node[expanded = 'yes']", style: { "background-color": variable("--accent"), width: 24, height: 24 } },
-    { selector: "node[kind = 'fact']", style: { shape: "diamond", "background-color": ofPredicate as never } },
-    { selector: "edge", style: { width: 2, "line-color": ofPredicate as never, "target-arrow-color": ofPredicate as never, "target-arrow-shape": "triangle", "curve-style": "bezier" } },
-  ]);
+function LineOf({ line: { from, to, hasArrow }, color }: { line: Line; color: string }) {
+  const start = edgeOf(from, to);
+  const end = edgeOf(to, from);
+  const angle = Math.atan2(end.y - start.y, end.x - start.x);
+  const wing = (side: number) => `${end.x - ARROW * Math.cos(angle + side)},${end.y - ARROW * Math.sin(angle + side)}`;
+  return (
+    <g style={{ stroke: `var(${color})`, fill: `var(${color})` }} className="edge">
+      <line x1={start.x} y1={start.y} x2={end.x} y2={end.y} />
+      {hasArrow && <polygon points={`${end.x},${end.y} ${wing(0.45)} ${wing(-0.45)}`} />}
+    </g>
+  );
+}
+
+/** Return where a line from the centre of a box to another box leaves it. */
+function edgeOf(box: Box, other: Box): { x: number; y: number } {
+  const [dx, dy] = [other.x - box.x, other.y - box.y];
+  const share = Math.min(dx === 0 ? Infinity : box.width / 2 / Math.abs(dx), dy === 0 ? Infinity : box.height / 2 / Math.abs(dy), 1);
+  return { x: box.x + dx * share, y: box.y + dy * share };
+}
+
+function boundsOf(boxes: readonly Box[]): { left: number; top: number; width: number; height: number } {
+  const left = Math.min(...boxes.map(({ x, width }) => x - width / 2)) - MARGIN;
+  const right = Math.max(...boxes.map(({ x, width }) => x + width / 2)) + MARGIN;
+  const top = Math.min(...boxes.map(({ y, height }) => y - height / 2)) - MARGIN;
+  const bottom = Math.max(...boxes.map(({ y, height }) => y + height / 2)) + MARGIN;
+  return { left, top, width: right - left, height: bottom - top };
 }

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { dataOf, type Schemas } from "../api/client";
 import { useConnection } from "../connection";
-import { conditionText } from "../language/conditions";
+import { conditionText, isGuess } from "../language/conditions";
 import { ErrorMessage } from "./ErrorMessage";
 
 type HowTo = Schemas["HowTo"];
@@ -49,10 +49,10 @@ export function HowToView({ goal, make }: { goal: string; make: "true" | "false"
   );
 }
 
-/** The first of the changes that would make a goal true, as a sentence; nothing without one. */
+/** The first of the changes that would make a goal true, as a sentence; nothing without one, or if it is a guess. */
 export function FirstChange({ goal }: { goal: string }) {
   const [first] = useHowTo(goal, "true").data?.proposals ?? [];
-  if (first === undefined) return null;
+  if (first === undefined || isGuess(goal, first)) return null;
   const { begin, conditions } = conditionText(goal, first);
   return (
     <p>

@@ -19,7 +19,14 @@ export default function Sparkline({ label, times, values, format }: Properties) 
   useEffect(() => {
     const element = container.current;
     if (element === null) return;
-    const color = () => getComputedStyle(element).getPropertyValue("--accent").trim();
+    const color = () => {
+      // A canvas needs the colour of the current theme, not the expression of the token.
+      const probe = element.appendChild(document.createElement("span"));
+      probe.style.color = "var(--accent)";
+      const resolved = getComputedStyle(probe).color;
+      probe.remove();
+      return resolved;
+    };
     const chart = new UPlot(
       {
         width: Math.max(1, element.clientWidth),

@@ -4,6 +4,7 @@ import { Link, useSearchParams } from "wouter";
 
 import { linkTo, useAddress } from "../address";
 import { dataOf } from "../api/client";
+import { useMayWrite } from "../api/queries";
 import { useConnection } from "../connection";
 import { STEPS } from "../steps";
 import { ErrorMessage } from "./ErrorMessage";
@@ -45,6 +46,7 @@ function RuleOfStep({ rule }: { rule: string }) {
     queryFn: ({ signal }) =>
       dataOf(client.POST("/preview", { body: { teach: rule, scope: connection.scope, limit: MAX_CHANGES } as never, params: {} as never, signal })),
   });
+  const mayWrite = useMayWrite();
   const add = useMutation({
     mutationFn: () => dataOf(client.POST("/teach", { body: { text: rule, scope: connection.scope } as never, params: {} as never, parseAs: "text" })),
     onSuccess: () => queries.invalidateQueries(),
@@ -62,7 +64,7 @@ function RuleOfStep({ rule }: { rule: string }) {
         </p>
       )}
       <p className="toolbar">
-        <button type="button" onClick={() => add.mutate()} disabled={add.isPending || add.isSuccess}>Add the rule</button>
+        <button type="button" onClick={() => add.mutate()} disabled={add.isPending || add.isSuccess || !mayWrite}>Add the rule</button>
         <span role="status" className="soft">{add.isSuccess && "The rule is stored."}</span>
       </p>
       {add.error !== null && <ErrorMessage error={add.error} />}

@@ -1,6 +1,6 @@
 // A table that renders only the rows in view, so that 10,000 rows scroll smoothly.
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef, type KeyboardEvent, type ReactNode } from "react";
+import { useEffect, useRef, type CSSProperties, type KeyboardEvent, type ReactNode } from "react";
 
 interface Properties<Row> {
   label: string;
@@ -8,6 +8,8 @@ interface Properties<Row> {
   /** Widths of the columns as CSS grid tracks; equal widths without it. */
   widths?: string;
   rows: readonly Row[];
+  /** Lines of text in a row; 1 without it. */
+  lines?: number;
   /** Return the contents of a row, an element for each column. */
   cells: (row: Row, index: number) => ReactNode[];
   /** Called when the selected row changes, by click or by arrow keys. */
@@ -18,13 +20,15 @@ interface Properties<Row> {
 }
 
 const ROW_HEIGHT_PX = 32;
+const LINE_HEIGHT_PX = 18;
 
-export function VirtualTable<Row>({ label, columns, widths, rows, cells, onSelect, selected = null, onOpen }: Properties<Row>) {
+export function VirtualTable<Row>({ label, columns, widths, rows, lines = 1, cells, onSelect, selected = null, onOpen }: Properties<Row>) {
+  const height = ROW_HEIGHT_PX + (lines - 1) * LINE_HEIGHT_PX;
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => ROW_HEIGHT_PX,
+    estimateSize: () => height,
     overscan: 12,
   });
   useEffect(() => {
@@ -32,7 +36,7 @@ export function VirtualTable<Row>({ label, columns, widths, rows, cells, onSelec
   }, [selected, rows.length, virtual]);
   const move = (event: KeyboardEvent) => {
     if (onSelect === undefined || rows.length === 0) return;
-    const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 0) / ROW_HEIGHT_PX) - 1);
+    const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 0) / height) - 1);
     const at = selected ?? -1;
     const steps: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: rows.length - 1 };
     const target = steps[event.key];
@@ -44,9 +48,9 @@ export function VirtualTable<Row>({ label, columns, widths, rows, cells, onSelec
       onOpen?.(selected);
     }
   };
-  const template = { gridTemplateColumns: widths ?? `repeat(${columns.length}, minmax(7rem, 1fr))` };
+  const template = { gridTemplateColumns: widths ?? `repeat(${columns.length}, minmax(7.5rem, 1fr))` };
   return (
-    <div className="table" role="table" aria-label={label} aria-rowcount={rows.length + 1} ref={scroller} tabIndex={0} onKeyDown={move}>
+    <div className={lines > 1 ? "table wrapping" : "table"} role="table" aria-label={label} aria-rowcount={rows.length + 1} style={{ "--lines": lines } as CSSProperties} ref={scroller} tabIndex={0} onKeyDown={move}>
       <div role="rowgroup" className="table-head">
         <div role="row" style={template} aria-rowindex={1}>
           {columns.map((column) => (

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { conditionText, type Proposal } from "./conditions";
+import { conditionText, isGuess, type Proposal } from "./conditions";
 
 function sentence(goal: string, proposal: Proposal): string {
   const { begin, conditions } = conditionText(goal, proposal);
@@ -14,4 +14,12 @@ test("a goal about a right would be allowed, any other would hold", () => {
 
 test("facts to remove follow those to add", () => {
   expect(sentence("may(bob)", { add: ["a"], remove: ["b", "c"] })).toBe("It would be allowed if a without b and c");
+});
+
+test("the goal itself with any constants is a guess, what a rule lacks is not", () => {
+  expect(isGuess("diet(?who)", { add: ['diet(")")'], remove: [] })).toBe(true);
+  expect(isGuess("diet(?who, 'a (b)')", { add: ['diet(mia, "a (b)")'], remove: [] })).toBe(true);
+  expect(isGuess("can_serve(lea, ?dish)", { add: ["diet(lea, vegan)"], remove: [] })).toBe(false);
+  expect(isGuess("diet(lea, 'why?')", { add: ["diet(lea, 'why?')"], remove: [] })).toBe(false);
+  expect(isGuess("diet(lea, ?x), likes(lea, ?x)", { add: ["diet(lea, tofu)"], remove: [] })).toBe(false);
 });

@@ -15,3 +15,12 @@ export function conditionText(goal: string, { add, remove }: Proposal): { begin:
   ];
   return { begin: isRight ? "It would be allowed" : "It would hold", conditions };
 }
+
+const STRING = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
+const OPEN_LITERAL = /^\s*(\w+)\([^()]*(?:\?|\b_\b)[^()]*\)\s*\.?\s*$/;
+
+/** Return whether a change only stores the goal itself, with any constants for its variables: it explains nothing. */
+export function isGuess(goal: string, { add, remove }: Proposal): boolean {
+  const [, name] = OPEN_LITERAL.exec(goal.replace(STRING, "s")) ?? [];
+  return name !== undefined && remove.length === 0 && add.length === 1 && add[0]?.startsWith(`${name}(`) === true;
+}

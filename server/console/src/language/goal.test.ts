@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
-import { atomText, constantText, parseGoal } from "./goal";
+import { atomText, constantText } from "./atom";
+import { parseGoal } from "./goal";
 
 test("columns are the distinct variables of an atom", () => {
   expect(parseGoal("p(?x, a, ?y, ?x)")).toEqual({

@@ -1,9 +1,11 @@
 // Stored facts and rules: browse, filter, add, edit, expire and retract them.
 import { useMemo, useState } from "react";
+import { Link } from "wouter";
 
-import { useAddressParts } from "../address";
-import { usePredicateQuery } from "../api/queries";
+import { linkTo, useAddressParts } from "../address";
+import { useMayWrite, usePredicateQuery } from "../api/queries";
 import { ErrorMessage } from "../components/ErrorMessage";
+import { SubNavigation } from "../components/SubNavigation";
 import { Tabs } from "../components/Tabs";
 import { FactBrowser } from "./facts/FactBrowser";
 import { AddDialog } from "./facts/FactDialogs";
@@ -17,6 +19,7 @@ export default function Facts() {
   const [adding, setAdding] = useState(false);
   const [message, setMessage] = useState<string | null>(null);
   const predicates = query.data?.predicates ?? [];
+  const mayWrite = useMayWrite();
   const name = search.get("predicate");
   const current = useMemo(() => predicateOf(name), [name]);
   const select = (predicate: string | null) => {
@@ -27,15 +30,20 @@ export default function Facts() {
   const view = search.get("view") ?? (predicates.some((each) => nameOf(each) === name && each.factCount === 0 && each.hasRules) ? "rules" : "facts");
   return (
     <>
-      <h1>Facts and rules</h1>
+      <h1>{view === "rules" ? "Rules" : "Facts"}</h1>
+      {view === "rules" && <SubNavigation />}
       <p className="toolbar">
-        <button type="button" className="primary" onClick={() => setAdding(true)}>Add facts</button>
-        <button type="button" onClick={() => change({ view: "rules", rule: "new", draft: null }, { replace: false })}>New rule</button>
+        {mayWrite && <button type="button" className="primary" onClick={() => setAdding(true)}>Add facts</button>}
+        {mayWrite && <button type="button" onClick={() => change({ view: "rules", rule: "new", draft: null }, { replace: false })}>New rule</button>}
         <span role="status">{message}</span>
       </p>
       {query.error !== null && <ErrorMessage error={query.error} />}
       {query.data !== undefined && predicates.length === 0 && (
-        <p className="soft">Nothing is stored in this scope yet. Add facts such as <code>parent(ann, bob)</code>, or a rule.</p>
+        <section className="card teach">
+          <h2>No facts yet</h2>
+          <p>A fact is a predicate with its arguments: <code>lives_in(mia, Berlin)</code>. Agents store facts as they learn them, with the sentence that each is based on and the time from which it holds. {mayWrite ? "Add the first, or load an example." : ""}</p>
+          {mayWrite && <p><Link href={linkTo("start", search)}>Examples</Link></p>}
+        </section>
       )}
       <div className="browser">
         {predicates.length > 0 && <PredicateList predicates={predicates} selected={name} onSelect={select} />}

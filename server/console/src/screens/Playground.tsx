@@ -5,6 +5,7 @@ import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { useAddress } from "../address";
 import { dataOf, outcomeOf, send, type Schemas } from "../api/client";
 import { useCheck, usePredicates } from "../api/queries";
+import { CopyButton } from "../components/CopyButton";
 import { Editor } from "../components/Editor";
 import { ErrorMessage } from "../components/ErrorMessage";
 import { HowToView } from "../components/HowToView";
@@ -15,7 +16,9 @@ import { VirtualTable } from "../components/VirtualTable";
 import { WhyNotView } from "../components/WhyNotView";
 import { useConnection } from "../connection";
 import { csvText, download } from "../download";
-import { atomText, parseGoal, type ParsedGoal } from "../language/goal";
+import { useGoals } from "../goals";
+import { atomText } from "../language/atom";
+import { parseGoal, type ParsedGoal } from "../language/goal";
 import { NotEmptyHint } from "./NotEmptyHint";
 
 const ProofDrawing = lazy(() => import("../components/ProofDrawing"));
@@ -43,7 +46,11 @@ export default function Playground() {
   const predicates = usePredicates();
   const check = useCheck("goal");
 
-  useEffect(() => setDraft(address ?? ""), [address]);
+  const { recent, saved, remember, toggle } = useGoals();
+  useEffect(() => {
+    setDraft(address ?? "");
+    if (address !== null) remember(address);
+  }, [address, remember]);
   const answers = useQuery({
     queryKey: ["ask", connection, address, run],
     enabled: address !== null,
@@ -51,7 +58,7 @@ export default function Playground() {
       const goal = address ?? "";
       const started = performance.now();
       const { data, response } = await outcomeOf(
-        client.POST("/ask", { body: { text: bare(goal), scope: connection.scope, limit: MAX_ANSWERS } as never, params: {} as never, signal }),
+        client.POST("/ask", { body: { text: goal, scope: connection.scope, limit: MAX_ANSWERS } as never, params: {} as never, signal }),
       );
       setSelected(0);
       return {
@@ -75,12 +82,21 @@ export default function Playground() {
         <Editor label="Goal" value={draft} onChange={setDraft} onRun={start} check={check} predicates={predicates} placeholder="ancestor(ann, ?who)" focused />
         <p className="toolbar">
           <button type="button" className="primary" onClick={start} disabled={draft.trim() === ""}>Run</button>
-          <span className="soft"><kbd>Ctrl</kbd>+<kbd>Enter</kbd></span>
+          {address !== null && <button type="button" aria-pressed={saved.includes(address)} onClick={() => toggle(address)}>{saved.includes(address) ? "Saved" : "Save the goal"}</button>}
+          {address !== null && <CopyButton text={location.href} label="Copy the link" />}
           {answers.isFetching && <span role="status">Running …</span>}
         </p>
+        {answers.error !== null && <ErrorMessage error={answers.error} text={address ?? ""} />}
       </section>
       {address === null && <NotEmptyHint />}
-      {answers.error !== null && <ErrorMessage error={answers.error} text={address ?? ""} />}
+      {(saved.length > 0 || recent.length > 1) && (
+        <details className="past-goals">
+          <summary>Saved and recent goals</summary>
+          <ul aria-label="Saved and recent goals">
+            {[...new Set([...saved, ...recent])].map((goal) => <li key={goal}><button type="button" className="chip" onClick={() => setAddress(goal, { replace: false })}>{goal}</button>{saved.includes(goal) && <span className="kind">saved</span>}</li>)}
+          </ul>
+        </details>
+      )}
       {answers.data !== undefined && answers.error === null && (
         <>
           <AnswerTable answers={answers.data} selected={selected} onSelect={setSelected} onOpen={() => setTab("proof")} />

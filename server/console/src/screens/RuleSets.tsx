@@ -3,6 +3,7 @@ import { useState } from "react";
 
 import { useAddressParts } from "../address";
 import { ErrorMessage } from "../components/ErrorMessage";
+import { SubNavigation } from "../components/SubNavigation";
 import { Tabs } from "../components/Tabs";
 import { timeText, useRuleSets, useVersions, type RuleSet } from "./rulesets/requests";
 import { Compare } from "./rulesets/Compare";
@@ -20,11 +21,19 @@ export default function RuleSets() {
   const show = (set: RuleSet) => change({ set: set.name, setScope: set.scope, view: null, from: null, to: null }, { replace: false });
   return (
     <>
-      <h1>Rule sets</h1>
+      <h1>Rules</h1>
+      <SubNavigation />
       <p className="soft">A rule set is a unit of rules, declarations and facts, which <code>kbcore deploy</code> replaces as a whole.</p>
       <p role="status">{message}</p>
       {sets.error !== null && <ErrorMessage error={sets.error} />}
-      {sets.data?.length === 0 && <p className="soft">No rule set is deployed in this scope yet. Rules that were added one by one are on the screen “Facts and rules”.</p>}
+      {sets.data?.length === 0 && (
+        <section className="card teach">
+          <h2>No rule set yet</h2>
+          <p>Keep the rules of an application in a file, and deploy them as one unit. Each deployment is a version: here you see what it changed, and go back to an earlier one.</p>
+          <pre tabIndex={0} aria-label="Command">kbcore deploy rules.kb --name support --message "first rules"</pre>
+          <p>Rules that were added one by one are under <em>Single rules</em>.</p>
+        </section>
+      )}
       {sets.data !== undefined && sets.data.length > 0 && (
         <ul className="rule-sets card" aria-label="Rule sets">
           {sets.data.map((set) => (

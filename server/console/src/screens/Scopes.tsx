@@ -4,7 +4,7 @@ import { useState } from "react";
 
 import { useAddressParts } from "../address";
 import { dataOf, send } from "../api/client";
-import { useScopes } from "../api/queries";
+import { useMayWrite, useScopes } from "../api/queries";
 import { Dialog } from "../components/Dialog";
 import { ErrorMessage } from "../components/ErrorMessage";
 import { useConnection } from "../connection";
@@ -18,6 +18,7 @@ export default function Scopes() {
   const { connection, update } = useConnection();
   const [search, change] = useAddressParts();
   const scopes = useScopes();
+  const mayWrite = useMayWrite();
   const [action, setAction] = useState<Action | null>(null);
   const [message, setMessage] = useState<string | null>(null);
   const names = [BASE, ...(scopes.data ?? [])];
@@ -40,14 +41,14 @@ export default function Scopes() {
               <strong>{titleOf(name)}</strong>
               {(connection.scope ?? BASE) === name && <span className="kind">shown on all screens</span>}
               <span className="toolbar">
-                <button type="button" aria-label={`Fork ${titleOf(name)}`} onClick={() => setAction({ kind: "fork", scope: name })}>Fork</button>
+                {mayWrite && <button type="button" aria-label={`Fork ${titleOf(name)}`} onClick={() => setAction({ kind: "fork", scope: name })}>Fork</button>}
                 {(connection.scope ?? BASE) !== name && (
                   <button type="button" aria-label={`Show ${titleOf(name)} on all screens`} onClick={() => update({ scope: name === BASE ? null : name })}>Show</button>
                 )}
                 {name !== BASE && (
                   <>
                     <button type="button" aria-label={`Compare ${name} with the base`} onClick={() => change({ source: name, target: null }, { replace: false })}>Compare</button>
-                    <button type="button" className="danger" aria-label={`Delete ${name}`} onClick={() => setAction({ kind: "delete", scope: name })}>Delete</button>
+                    {mayWrite && <button type="button" className="danger" aria-label={`Delete ${name}`} onClick={() => setAction({ kind: "delete", scope: name })}>Delete</button>}
                   </>
                 )}
               </span>

@@ -4,6 +4,7 @@ import { Link, useLocation, useSearchParams } from "wouter";
 
 import { linkTo } from "../address";
 import { dataOf } from "../api/client";
+import { useMayWrite } from "../api/queries";
 import { ErrorMessage } from "../components/ErrorMessage";
 import { useConnection } from "../connection";
 import { EXAMPLES, FAMILY, type Example } from "../examples/examples";
@@ -23,11 +24,12 @@ export default function Start() {
       navigate(target);
     },
   });
+  const mayWrite = useMayWrite();
   const [first] = STEPS;
   const tour = first === undefined ? "" : linkTo(first.screen, search, { ...first.parameters, tour: "1" });
   return (
     <>
-      <h1>Start</h1>
+      <h1>Examples</h1>
       <p>
         Load an example into tenant <code>{connection.tenant}</code>, or go to the <Link href={linkTo("playground", search)}>playground</Link>.
       </p>
@@ -36,7 +38,7 @@ export default function Start() {
         <h2 id="tour-offer-heading">A tour of five steps</h2>
         <p>It loads the family example and shows: {STEPS.map(({ title }) => title.toLowerCase()).join(", ")}.</p>
         <p className="toolbar">
-          <button type="button" className="primary" disabled={load.isPending} onClick={() => load.mutate({ example: FAMILY, target: tour })}>Take the tour</button>
+          <button type="button" className="primary" disabled={load.isPending || !mayWrite} onClick={() => load.mutate({ example: FAMILY, target: tour })}>Take the tour</button>
         </p>
       </section>
       <div className="examples">
@@ -49,7 +51,7 @@ export default function Start() {
               <pre tabIndex={0} aria-label={`Facts and rules: ${example.title}`}>{example.text}</pre>
             </details>
             <p className="toolbar">
-              <button type="button" disabled={load.isPending} onClick={() => load.mutate({ example, target: linkTo("playground", search, { goal: example.goal }) })}>
+              <button type="button" disabled={load.isPending || !mayWrite} onClick={() => load.mutate({ example, target: linkTo("playground", search, { goal: example.goal }) })}>
                 Load: {example.title}
               </button>
             </p>

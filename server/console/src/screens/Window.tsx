@@ -10,10 +10,13 @@ import { budgetOf } from "../budget";
 import { CopyButton } from "../components/CopyButton";
 import { Editor } from "../components/Editor";
 import { ErrorMessage } from "../components/ErrorMessage";
+import { SubNavigation } from "../components/SubNavigation";
 import { Tabs } from "../components/Tabs";
 import { VirtualTable } from "../components/VirtualTable";
 import { useConnection } from "../connection";
-import { atomText } from "../language/goal";
+import { atomText } from "../language/atom";
+import { reasonsOf } from "../reasons";
+import { instantText } from "../time";
 import "./Window.css";
 
 type Entry = Schemas["Entry"];
@@ -42,9 +45,10 @@ interface Fields {
   maxTokens: string;
   format: string;
   session: string;
+  sources: string;
 }
 
-const DEFAULTS: Fields = { goals: "", query: "", maxFacts: "100", maxTokens: "", format: "natural", session: "" };
+const DEFAULTS: Fields = { goals: "", query: "", maxFacts: "100", maxTokens: "", format: "natural", session: "", sources: "numbered" };
 const NAMES = Object.keys(DEFAULTS) as (keyof Fields)[];
 const FORMATS = ["natural", "facts", "structured"];
 
@@ -122,6 +126,7 @@ export default function Window() {
   return (
     <>
       <h1>Window composer</h1>
+      <SubNavigation />
       <Form fields={fields} onCompose={compose} isFetching={composed.isFetching} />
       {isEmpty && (
         <p className="soft">
@@ -133,7 +138,7 @@ export default function Window() {
       {composed.data !== undefined && composed.error === null && (
         <>
           <Prompt window={composed.data.window} format={fields.format} maxTokens={fields.maxTokens === "" ? null : Number(fields.maxTokens)} />
-          <Parts window={composed.data.window} diff={composed.data.diff} session={fields.session} />
+          <Parts window={composed.data.window} diff={composed.data.diff} session={fields.session} query={fields.query} />
         </>
       )}
     </>
@@ -156,6 +161,8 @@ function lastChanges(key: string, diff: Diff, isReload: boolean): Diff {
 
 function Form({ fields, onCompose, isFetching }: { fields: Fields; onCompose: (fields: Fields) => void; isFetching: boolean }) {
   const [draft, setDraft] = useState(fields);
+  // The editor of the goals is loaded where there are goals.
+  const [hasGoals, setHasGoals] = useState(fields.goals !== "");
   useEffect(() => setDraft(fields), [fields]);
   const predicates = usePredicateQuery().data?.predicates ?? [];
   const check = useCheck("goal");
@@ -175,16 +182,20 @@ function Form({ fields, onCompose, isFetching }: { fields: Fields; onCompose: (f
     });
   return (
     <form className="card composer" onSubmit={submit} aria-label="Request">
-      <fieldset className="goals">
-        <legend>Goals</legend>
-        {goals.map((goal, index) => (
-          <Editor key={index} label={`Goal ${index + 1}`} value={goal} onChange={(text) => setGoal(index, text)} onRun={() => onCompose(draft)} check={check} predicates={predicates} placeholder={index === 0 ? "ancestor(ann, ?who)" : "another goal"} />
-        ))}
-      </fieldset>
       <label className="wide">
-        Query: words that the facts should match
-        <input value={draft.query} onChange={(event) => set({ query: event.target.value })} autoComplete="off" />
+        Question: finds the facts that match its words
+        <input value={draft.query} onChange={(event) => set({ query: event.target.value })} placeholder="Where does Mia live?" autoComplete="off" />
       </label>
+      {hasGoals || draft.goals !== "" ? (
+        <fieldset className="goals">
+          <legend>Goals</legend>
+          {goals.map((goal, index) => (
+            <Editor key={index} label={`Goal ${index + 1}`} value={goal} onChange={(text) => setGoal(index, text)} onRun={() => onCompose(draft)} check={check} predicates={predicates} placeholder={index === 0 ? "ancestor(ann, ?who)" : "another goal"} />
+          ))}
+        </fieldset>
+      ) : (
+        <p className="wide"><button type="button" onClick={() => setHasGoals(true)}>Add goals</button> <span className="soft">A goal brings its answers, and the facts that they depend on.</span></p>
+      )}
       <label>
         Facts at most
         <input type="number" min={1} max={10_000} required value={draft.maxFacts} onChange={(event) => set({ maxFacts: event.target.value })} />
@@ -197,6 +208,13 @@ function Form({ fields, onCompose, isFetching }: { fields: Fields; onCompose: (f
         Format
         <select value={draft.format} onChange={(event) => set({ format: event.target.value })}>
           {FORMATS.map((format) => <option key={format}>{format}</option>)}
+        </select>
+      </label>
+      <label>
+        Sources
+        <select value={draft.sources} onChange={(event) => set({ sources: event.target.value })}>
+          <option>numbered</option>
+          <option>none</option>
         </select>
       </label>
       <label>
@@ -254,18 +272,19 @@ function Budget({ window, maxTokens }: { window: WindowData; maxTokens: number |
   );
 }
 
-function Parts({ window, diff, session }: { window: WindowData; diff: Diff | null; session: string }) {
+function Parts({ window, diff, session, query }: { window: WindowData; diff: Diff | null; session: string; query: string }) {
   const [tab, setTab] = useAddress("tab");
   const cut = window["cut"] as unknown as Cut | undefined;
   const tabs = [
-    { id: "entries", title: `Entries (${window.entries.length})`, content: () => <Entries entries={window.entries} /> },
+    { id: "entries", title: `Entries (${window.entries.length})`, content: () => <Entries window={window} query={query} /> },
     { id: "cut", title: "Left out", content: () => (cut === undefined ? null : <LeftOut cut={cut} />) },
     { id: "changes", title: "Changes", content: () => <Changes window={window} diff={diff} session={session} /> },
   ];
   return <Tabs label="Parts of the window" tabs={tabs} selected={tab ?? "entries"} onSelect={setTab} />;
 }
 
-function Entries({ entries }: { entries: Entry[] }) {
+function Entries({ window, query }: { window: WindowData; query: string }) {
+  const { entries, sources = [] } = window;
   const [why, setWhy] = useAddress("why");
   if (entries.length === 0) return <p className="soft">The window has no entries.</p>;
   const index = entries.findIndex((entry) => keyOf(entry) === why);
@@ -278,24 +297,25 @@ function Entries({ entries }: { entries: Entry[] }) {
     <div className="entries">
       <VirtualTable
         label="Entries"
-        columns={["fact", "category", "reason"]}
-        widths="minmax(12rem, 2fr) minmax(6rem, 1fr) minmax(10rem, 2fr)"
+        columns={["fact", "why it is here"]}
+        widths="minmax(9rem, 2fr) minmax(9rem, 3fr)"
+        lines={matchMedia("(max-width: 40rem)").matches ? 4 : 2}
         rows={entries}
-        cells={(row) => [atomText(atomOf(row)), categoryName(row.category), String(row.why?.["reason"] ?? "")]}
+        cells={(row) => [atomText(atomOf(row)), <span className="reasons">{reasonsOf(row, query, sources).join("; ")}</span>]}
         selected={index < 0 ? null : index}
         onSelect={select}
       />
-      {entry === undefined ? <p className="soft">Select an entry to see why it is in the window.</p> : <Why entry={entry} />}
+      {entry === undefined ? <p className="soft">Select an entry to see why it is in the window.</p> : <Why entry={entry} query={query} sources={sources} />}
     </div>
   );
 }
 
-function Why({ entry }: { entry: Entry }) {
+function Why({ entry, query, sources }: { entry: Entry; query: string; sources: readonly Schemas["Source"][] }) {
   const [search] = useSearchParams();
   const text = atomText(atomOf(entry));
+  const cited = sources.filter(({ number }) => (entry.citations ?? []).includes(number));
   const why = (entry.why ?? {}) as Record<string, number | string | null | undefined>;
   const rows: [string, string | null][] = [
-    ["Reason", String(why["reason"] ?? "")],
     ["Category", categoryName(entry.category)],
     ["Match with the query", percent(why["relevance"])],
     ["Salience", decimal(entry.salience)],
@@ -309,17 +329,24 @@ function Why({ entry }: { entry: Entry }) {
   return (
     <section className="card why" aria-labelledby="why-heading">
       <h2 id="why-heading">Why is <code>{text}</code> here?</h2>
-      {entry.contradicted && <p className="warning">The opposite is known too.</p>}
-      <dl>
-        {rows.map(([name, value]) => value !== null && <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}
-      </dl>
+      <ul>{reasonsOf(entry, query, sources).map((reason) => <li key={reason}>{reason}</li>)}</ul>
+      {cited.map(({ number, speaker, at, text: words }) => <blockquote key={number}>“{words}” <span className="soft">{speaker}, {instantText(at)}</span></blockquote>)}
+      <details>
+        <summary>Scores</summary>
+        <dl>
+          {rows.map(([name, value]) => value !== null && <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}
+        </dl>
+      </details>
       {entry.provenance != null && (
         <>
           <p>Derived by <code>{entry.provenance.rule}</code> from:</p>
           <ul>{entry.provenance.premises.map((premise) => <li key={premise}><code>{premise}</code></li>)}</ul>
         </>
       )}
-      <p><Link href={linkTo("playground", search, { goal: text })}>{entry.provenance == null ? "Open in the playground" : "Open its proof"}</Link></p>
+      <p className="toolbar">
+        <Link href={linkTo("playground", search, { goal: text })}>{entry.provenance == null ? "Open in the playground" : "Open its proof"}</Link>
+        {entry.provenance == null && <Link href={linkTo("memory", search, { part: "timeline", about: text.replace(/^~/, "") })}>Timeline</Link>}
+      </p>
     </section>
   );
 }
@@ -438,6 +465,7 @@ function requestOf(fields: Fields, scope: string | null) {
     fill: goals.length === 0 && fields.query === "" ? "salience" : "none",
     includeRules: goals.length > 0,
     explain: true,
+    citations: fields.sources === "numbered",
     ...(scope === null ? {} : { scope }),
   };
 }

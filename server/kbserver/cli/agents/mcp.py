@@ -10,11 +10,13 @@ from contextlib import contextmanager, nullcontext
 
 import click
 
+from kbserver.cli.shared.exits import reports_errors
 from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.stdio_bridge import Bridge, open_http
 from kbserver.cli.shared.target import (
     TargetOption,
     api_key_option,
+    cacert_option,
     database_option,
     tenant_option,
     url_option,
@@ -37,7 +39,16 @@ STOP_SECONDS = 20
 @database_option
 @tenant_option
 @api_key_option
-def mcp(url: str, storage_dir: str | None, database: str, tenant: str, api_key: str | None) -> None:
+@cacert_option
+@reports_errors
+def mcp(
+    url: str,
+    storage_dir: str | None,
+    database: str,
+    tenant: str,
+    api_key: str | None,
+    cacert: str | None,
+) -> None:
     """Serve MCP on standard input and output.
 
     Forwards messages of the Model Context Protocol to a running server (--url), or to a server that
@@ -47,7 +58,7 @@ def mcp(url: str, storage_dir: str | None, database: str, tenant: str, api_key: 
         stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     with (
         own_server(storage_dir) if storage_dir else nullcontext(url) as address,
-        open_http(address.rstrip("/"), database, tenant, api_key) as http,
+        open_http(address.rstrip("/"), database, tenant, api_key, cacert) as http,
     ):
         Bridge(http, PATH, sys.stdout).run(iter(sys.stdin.readline, ""))
 
@@ -57,6 +68,7 @@ def own_server(folder: str) -> Iterator[str]:
     """Start a server on a folder and a free port, yield its address, and stop it at the end."""
     program = [sys.executable, "-m", "kbserver.cli", "serve", "--storage-dir", folder]
     program += ["--host", "127.0.0.1", "--port", "0", "--log-level", "WARN"]
+    program += ["--tls-cert", "", "--tls-key", ""]  # nothing leaves this machine
     server = subprocess.Popen(  # noqa: S603  # nosec B603
         program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )

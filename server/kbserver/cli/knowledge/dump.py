@@ -11,7 +11,15 @@ from urllib.parse import quote
 
 import click
 
-from kbcore.language.dump import COMMENT, DUMP_FORMATS, JSON_LINES, KB, dump_lines, listed_rule
+from kbcore.language.dump import (
+    COMMENT,
+    DUMP_FORMATS,
+    JSON_LINES,
+    KB,
+    dump_lines,
+    listed_rule,
+)
+from kbcore.state.labels import from_json, write_labels
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, Variable
 from kbplanner.syntax.diagnostics import counted
@@ -94,7 +102,12 @@ def _facts(target: CommandTarget, scope: str) -> Iterator[dict[str, Any]]:
         pattern = print_atom(Atom(predicate, (Variable("_"),) * arity))
         changed = "the facts changed during the dump; try again, or use `kbcore backup`"
         for rows in pages(target, "/query", {"text": pattern, "scope": scope}, changed):
-            yield from rows
+            for row in rows:
+                yield from row.get("byLabels", (row,))
+
+
+_DECLARED = "phrases", "inputs", "masks", "dimensions", "requirements"
+"""The members of a list of rules that have declarations."""
 
 
 def _rules(target: CommandTarget, scope: str) -> Iterator[Definition]:
@@ -102,15 +115,30 @@ def _rules(target: CommandTarget, scope: str) -> Iterator[Definition]:
     listed = target.send("GET", f"/rules?scope={scope}").json()
     for row in listed["rules"]:
         if scope in (EVERY_SCOPE, row["scope"]):
-            yield listed_rule(row["id"], row["text"], row["scope"])
-    for row in (*listed.get("phrases", ()), *listed.get("inputs", ())):
+            rule = listed_rule(row["id"], row["text"], row["scope"])
+            for labels in row.get("labels", [{}]):
+                yield replace(rule, labels=write_labels(from_json(labels)))
+    declared = (row for kind in _DECLARED for row in listed.get(kind, ()))
+    for row in declared:
         if scope in (EVERY_SCOPE, row["scope"]):
             yield replace(parse_declaration(row["text"]), scope=row["scope"])
 
 
 def _rule_sets(target: CommandTarget, scope: str) -> Iterator[RuleSetContents]:
-    """Yield the contents of the rule sets of a server."""
-    for row in target.send("GET", f"/rulesets{query_string(scope=scope)}").json()["ruleSets"]:
+    """Yield the contents of the rule sets of a server.
+
+    In a view, which shows their facts and rules, there are none; a key that is bound to a view may
+    not list them.
+    """
+    if "X-View" in target.headers:
+        return
+    try:
+        listed = target.send("GET", f"/rulesets{query_string(scope=scope)}").json()["ruleSets"]
+    except Failed as error:
+        if error.code != "FORBIDDEN":
+            raise
+        return
+    for row in listed:
         path = f"/rulesets/{quote(row['name'], safe='')}{query_string(scope=row['scope'])}"
         yield RuleSetContents.of(target.send("GET", path).json())
 

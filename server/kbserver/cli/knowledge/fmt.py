@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from kbcore.errors import RuleSyntaxError
+from kbcore.system_calls import sync_file
 from kbplanner.authoring.formatter import format_text
 from kbplanner.check.codes import code_of
 from kbserver.cli.shared.exits import (
@@ -159,7 +160,7 @@ def _replace(path: Path, text: str) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode("utf-8"))
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         Path(temporary).chmod(mode & 0o7777)
         Path(temporary).replace(path)
     except BaseException:

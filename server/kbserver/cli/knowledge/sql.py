@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
+from kbcore.bulk.job import read_goal
 from kbcore.bulk.sql import SqlGoal, sql_condition
 from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput
@@ -62,10 +64,12 @@ def sql(
     dialects = Plugins(Config.from_env()).sql_dialects()
     if dialect not in dialects:
         raise Failed(f"--dialect must be one of {', '.join(sorted(dialects))}", 2)
-    listed = target.send("GET", "/rules?scope=*").json()["rules"]
+    listed = target.send("GET", "/rules?scope=*").json()
+    with errors_in("goal"):
+        _refuse_required(read_goal(goal), listed.get("requirements", ()), target)
     rules = [
         listed_rule(row["id"], row["text"], row["scope"])
-        for row in listed
+        for row in listed["rules"]
         if row["scope"] in (None, scope)
     ]
     with errors_in("goal"):
@@ -75,6 +79,19 @@ def sql(
     if text == FALSE_CONDITION:
         ask_target(target, "/query", {"text": goal, "scope": scope})  # it says what is unknown
     click.echo(text)
+
+
+def _refuse_required(
+    goal: Atom, requirements: Iterable[dict[str, Any]], target: CommandTarget
+) -> None:
+    """Fail for a goal whose predicate requires a level of labels, without a view of this level."""
+    view = json.loads(target.headers.get("X-View", "{}"))
+    for row in requirements:
+        if (row["predicate"], row["arity"]) != (goal.predicate, goal.arity):
+            continue
+        if view.get(row["dimension"]) != row["level"]:
+            needed = json.dumps({row["dimension"]: row["level"]})
+            raise Failed(f"{goal.predicate}/{goal.arity} requires --view '{needed}'")
 
 
 class _TargetFacts:

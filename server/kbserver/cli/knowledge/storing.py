@@ -11,7 +11,8 @@ from kbcore.language.dumped_sets import DumpedSet
 from kbcore.state.facts import Fact, FactRows
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom
-from kbplanner.syntax.printer import print_atom
+from kbplanner.syntax.printer import print_atom, print_fact
+from kbplanner.syntax.statements import Annotations
 from kbserver.cli.shared.target import CommandTarget, folder
 
 
@@ -20,6 +21,10 @@ def store_facts(target: CommandTarget, facts: Sequence[Fact]) -> tuple[int, int]
     if target.local:
         outcome = folder(target).kb.assert_facts(facts)
         return outcome.asserted, outcome.updated
+    if any(fact.labels for fact in facts):
+        text = "\n".join(map(_fact_text, facts))
+        asserted = target.send("POST", "/execute", {"command": text}).json()["asserted"]
+        return asserted, len(facts) - asserted
     body = {"facts": [_fact_body(fact) for fact in facts]}
     counts = target.send("POST", "/assert/facts", body).json()
     return counts["asserted"], counts["updated"]
@@ -45,6 +50,20 @@ def deploy_dumped(target: CommandTarget, rule_set: DumpedSet) -> dict[str, Any]:
     body = {"text": rule_set.text, **rule_set.deployment()}
     deployed: dict[str, Any] = target.send("PUT", path, body).json()
     return deployed
+
+
+def _fact_text(fact: Fact) -> str:
+    """Return a fact as a statement, which can name its labels."""
+    annotations = Annotations(
+        fact.confidence,
+        fact.ttl,
+        fact.scope,
+        fact.valid_from,
+        fact.valid_until,
+        fact.metadata or None,
+        fact.labels,
+    )
+    return print_fact(Atom(fact.predicate, fact.args, fact.positive), annotations)
 
 
 def _fact_body(fact: Fact) -> dict[str, Any]:

@@ -7,7 +7,7 @@ Knows nothing of the protocol: files have a key (their URI), stretches are offse
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
@@ -18,9 +18,11 @@ from kbplanner.authoring.cursor import cursor_at
 from kbplanner.authoring.outline import NameKind, Occurrence, OutlinedStatement, outline_of
 from kbplanner.check.texts import StoredProgram
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.dimensions import FACT_OPTIONS, GROUPS, LEVELS, Dimension
 from kbplanner.ir.inputs import INPUT, TYPES, Input
 from kbplanner.ir.modes import NO_MODES, Modes
 from kbplanner.ir.program import components
+from kbplanner.ir.requirements import REQUIRES
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
 from kbplanner.syntax.constraints import KINDS
@@ -41,7 +43,16 @@ MAX_RULES_SHOWN = 5
 
 KEYWORDS = ("not",)
 
-DECLARATION_WORDS = (INPUT, *DECLARATIONS, *KINDS, MODULE, STRICT)
+DECLARATION_WORDS = (
+    INPUT,
+    LEVELS,
+    GROUPS,
+    REQUIRES,
+    *DECLARATIONS,
+    *KINDS,
+    MODULE,
+    STRICT,
+)
 """Words that are offered after `@`."""
 
 _IMPORTED = re.compile(rf"(?:^|[.\n])[ \t]*{IMPORT}[ \t]+\w*\Z")
@@ -301,6 +312,9 @@ class Project:
             return [CompletionItem(each, "keyword", size) for each in TYPES]
         if cursor.takes_declaration:
             return [CompletionItem(each, "keyword", size) for each in DECLARATION_WORDS]
+        if cursor.option is not None:
+            options = self._options(cursor.option)
+            return [CompletionItem(each, "keyword", size) for each in options]
         if cursor.argument is not None:
             constants = self._constants(*cursor.argument)
             matches = [CompletionItem(each, "constant", size) for each in constants]
@@ -310,6 +324,17 @@ class Project:
             return []
         keywords = [CompletionItem(each, "keyword", size) for each in KEYWORDS]
         return [*self._predicates(file, offset, size), *keywords]
+
+    def _options(self, name: str) -> Sequence[str]:
+        """Return the options of a statement, or the levels or groups of one."""
+        dimensions = {
+            declared.name: declared.values
+            for each in self._sources()
+            for statement in each.parsed.statements
+            if isinstance(statement, DeclarationStatement)
+            and isinstance(declared := statement.declaration, Dimension)
+        }
+        return dimensions.get(name, ()) if name else [*FACT_OPTIONS, *sorted(dimensions)]
 
     def _rule_names(self) -> list[str]:
         return sorted({each.name for _, each in self._all() if each.kind is NameKind.RULE})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
 
-from kbcore.config.lint import key_problems, warnings_for
-from kbcore.config.settings import SETTINGS, environment
+from kbcore.config.lint import key_problems, warnings_for, worker_problems
+from kbcore.config.settings import SETTINGS, Config, environment
 from kbcore.errors import ConfigError
 from kbcore.node.settings_check import (
     DEFAULT,
@@ -58,17 +60,22 @@ def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) 
         click.echo(f"ERROR: {printable(error.message)}", err=True)
         sys.exit(INVALID)
     flags_set = {name: text for name, text in flags.items() if text is not None}
+    certificates = import_module("kbserver.http.certificates")  # a help text needs no TLS
     settings = effective(environ, flags_set, "environment" if env_file is None else env_file)
     _show(settings, every)
     problems = [
         *settings.problems,
         *plugin_problems(settings.config, hookspecs),
         *key_problems(settings.config),
+        *_token_problems(settings.config),
+        *worker_problems(settings.config),
         *machine_problems(settings.config),
+        *certificates.tls_problems(settings.config),
     ]
     warnings = [
         *warnings_for(settings.config, environ, only_settings=env_file is not None),
         *machine_warnings(settings.config),
+        *certificates.tls_warnings(settings.config),
     ]
     for warning in warnings:
         click.echo(f"WARNING: {printable(warning)}", err=True)
@@ -124,3 +131,14 @@ def read_env_file(path: str) -> dict[str, str]:
             value = value[1:-1]
         settings[name.strip()] = value
     return settings
+
+
+def _token_problems(config: Config) -> Iterator[str]:
+    """Yield why access tokens could not be validated on this machine."""
+    if config.oauth_issuer:
+        from kbserver.security.issuer_keys import jwt_library
+
+        try:
+            jwt_library()
+        except ConfigError as error:
+            yield error.message

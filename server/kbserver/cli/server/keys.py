@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
@@ -14,11 +16,13 @@ import click
 from kbcore.config.settings import Config
 from kbcore.errors import KBError
 from kbcore.state.keys import ROLES, StoredKey
+from kbcore.state.labels import to_json
+from kbcore.system_calls import sync_file
 from kbserver.cli.shared.exits import Failed, reports_errors
 from kbserver.cli.shared.folder import open_folder
 from kbserver.cli.shared.groups import CommandGroup
 from kbserver.cli.shared.output import Listing, Output, output_options
-from kbserver.cli.shared.target import CommandTarget, folder, target_options
+from kbserver.cli.shared.target import CommandTarget, folder, labels_given, whole_target_options
 
 DEFAULT = "default"
 """The tenant and the database that a storage is opened with; keys belong to the node."""
@@ -56,9 +60,22 @@ def keys() -> None:
     help="Days until the key expires; default: never",
 )
 @click.option("--description", default="", help="Purpose of the key")
-@target_options
+@click.option(
+    "--view",
+    metavar="JSON",
+    callback=labels_given,
+    help='What the key may see at most, such as \'{"team": ["eng"]}\'; default: everything',
+)
+@click.option(
+    "--labels",
+    metavar="JSON",
+    callback=labels_given,
+    help='Labels of what the key stores, such as \'{"trust": "web"}\'; default: none',
+)
+@whole_target_options
 def create(target: CommandTarget, name: str, **options: Any) -> None:
     """Create a key called NAME and print it. The key cannot be shown again."""
+    view, labels = (json.loads(options[each] or "{}") for each in ("view", "labels"))
     databases, tenants = _names(options["databases"]), _names(options["tenants"])
     if target.local:
         request = import_module("kbcore.node.api_keys").KeyWanted(
@@ -68,6 +85,8 @@ def create(target: CommandTarget, name: str, **options: Any) -> None:
             tenants,
             options["expires_in_days"],
             options["description"],
+            view,
+            labels,
         )
         click.echo(folder(target).keys().create(request).secret)
         return
@@ -78,6 +97,8 @@ def create(target: CommandTarget, name: str, **options: Any) -> None:
         "tenants": tenants,
         "expiresInDays": options["expires_in_days"],
         "description": options["description"],
+        **({"view": view} if view else {}),
+        **({"labels": labels} if labels else {}),
     }
     click.echo(target.send("POST", "/auth/keys", body).json()["key"])
 
@@ -108,7 +129,7 @@ def first(file: Path) -> None:
                 request = import_module("kbcore.node.api_keys").first_admin("first")
                 output.write(storage.keys().create(request, first=True).secret + "\n")
                 output.flush()
-                os.fsync(output.fileno())
+                sync_file(output.fileno())
             finally:
                 storage.close()
     except KBError:
@@ -135,7 +156,7 @@ def _needs_no_first_key(config: Config, file: Path) -> str | None:
 
 @keys.command("list")
 @output_options
-@target_options
+@whole_target_options
 def list_(target: CommandTarget, output: Output) -> None:
     """List the keys: id, role, name, databases, tenants and expiry.
 
@@ -166,6 +187,8 @@ def _row(key: StoredKey) -> dict[str, Any]:
         "databases": list(key.databases),
         "tenants": list(key.tenants),
         "description": key.description,
+        **({"view": to_json(key.view)} if key.view else {}),
+        **({"labels": to_json(key.labels)} if key.labels else {}),
         "createdAt": key.created_at,
         "expiresAt": key.expires_at,
     }
@@ -188,13 +211,20 @@ def _line(row: dict[str, Any]) -> str:
     expiry = "never expires" if row["expiresAt"] is None else f"expires {_expiry(row)}"
     return (
         f"{row['id']}  {row['role']}  {row['name']}  "
-        f"databases {databases}, tenants {tenants}, {expiry}"
+        f"databases {databases}, tenants {tenants}, {expiry}{''.join(_bounds(row))}"
     )
+
+
+def _bounds(row: dict[str, Any]) -> Iterator[str]:
+    """Yield what a key may see at most, and the labels that it writes, where it has any."""
+    for name in ("view", "labels"):
+        if row.get(name):
+            yield f", {name} {json.dumps(row[name])}"
 
 
 @keys.command("revoke")
 @click.argument("id")
-@target_options
+@whole_target_options
 def revoke(target: CommandTarget, id: str) -> None:
     """Revoke the key ID immediately."""
     if target.local:
@@ -211,7 +241,7 @@ def revoke(target: CommandTarget, id: str) -> None:
     metavar="SECONDS",
     help="Time the old key stays valid; default: 3600",
 )
-@target_options
+@whole_target_options
 def rotate(target: CommandTarget, id: str, overlap: float | None) -> None:
     """Replace the key ID: create a key with the same permissions and print it.
 

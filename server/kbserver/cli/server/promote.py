@@ -9,7 +9,7 @@ import click
 from kbserver.cli.shared.client import ServerClient
 from kbserver.cli.shared.exits import reports_errors
 from kbserver.cli.shared.groups import command
-from kbserver.cli.shared.target import api_key_option, url_option
+from kbserver.cli.shared.target import api_key_option, cacert_option, url_option
 
 _NEXT_STEP = "Set REPLICATION_MODE=LEADER before the next start."
 
@@ -17,6 +17,7 @@ _NEXT_STEP = "Set REPLICATION_MODE=LEADER before the next start."
 @command("promote")
 @url_option
 @api_key_option
+@cacert_option
 @click.option(
     "--force",
     is_flag=True,
@@ -28,7 +29,12 @@ _NEXT_STEP = "Set REPLICATION_MODE=LEADER before the next start."
 @click.option("--storage-url", metavar="URL", help="Promote the stopped follower with this storage")
 @reports_errors
 def promote(
-    url: str, api_key: str | None, force: bool, storage_dir: str | None, storage_url: str | None
+    url: str,
+    api_key: str | None,
+    cacert: str | None,
+    force: bool,
+    storage_dir: str | None,
+    storage_url: str | None,
 ) -> None:
     """Make a follower the leader.
 
@@ -40,7 +46,7 @@ def promote(
     elif storage_dir is not None:
         epoch, seq = _raise_term("STORAGE_DIR", storage_dir)
     else:
-        server = ServerClient(url, "default", "default", api_key)
+        server = ServerClient(url, "default", "default", api_key, cacert)
         try:
             answer = server.send("POST", "/admin/promote", {"force": force}).json()
         finally:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from kbcore.config.lint import key_problems
+from kbcore.config.lint import key_problems, worker_problems
 from kbcore.config.settings import PREFIX, SETTINGS, Config, environment
 from kbcore.errors import ConfigError, KBError
 from kbserver.cli.shared.exits import describe_os_error, exit_status, fail
@@ -28,6 +28,8 @@ _METAVARS = {
     "FSYNC_POLICY": "POLICY",
     "STORAGE_BACKEND": "NAME",
     "STORAGE_URL": "URL",
+    "TLS_CERT": "FILE",
+    "TLS_KEY": "FILE",
     "WORKERS": "NUMBER",
     "CLUSTER_URL": "URL",
     "ADVERTISE_URL": "URL",
@@ -63,7 +65,7 @@ def serve(worker: str | None, **flags: str | None) -> None:
     used = {name: text for name, text in flags.items() if text is not None}
     try:
         config = Config.from_env().updated(used)
-        for problem in key_problems(config):
+        for problem in (*key_problems(config), *worker_problems(config)):
             raise ConfigError(problem)
         if worker is not None:
             sys.exit(_serve(config, worker))

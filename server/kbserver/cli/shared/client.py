@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,17 +50,25 @@ class ServerClient:
     local = False
     """True if this process has the storage open."""
 
-    def __init__(self, url: str, database: str, tenant: str, api_key: str | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        database: str,
+        tenant: str,
+        api_key: str | None,
+        cacert: str | None = None,
+    ) -> None:
+        """`cacert` is a file of CA certificates, by default those of the system."""
         self.url = url.rstrip("/")
-        self._headers = {
+        self.headers = {
             "X-Database": database,
             "X-Tenant-ID": tenant,
             "Accept": "*/*",
             "User-Agent": "kbcore",
         }
         if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._connection, self._prefix = _connection(self.url)
+            self.headers["Authorization"] = f"Bearer {api_key}"
+        self._connection, self._prefix = _connection(self.url, cacert)
 
     def send(
         self,
@@ -118,7 +127,7 @@ class ServerClient:
         """Send a request and return the response, whose body is not read yet."""
         if not {"", ".", ".."}.isdisjoint(path.partition("?")[0].split("/")[1:]):
             raise Failed(f"{path!r} has a part without a name: a proxy would take another path", 2)
-        headers, data = self._headers, None
+        headers, data = self.headers, None
         if body is not None:
             data = json.dumps(body).encode()
             headers = {**headers, "Content-Type": "application/json"}
@@ -156,13 +165,26 @@ class ServerClient:
         elif isinstance(error, (HTTPException, ConnectionResetError, BrokenPipeError)):
             problem = "the connection was closed"
         elif "CERTIFICATE" in str(error):
-            problem = "its certificate is not trusted"
+            problem = "its certificate is not trusted; name the file of its CA with --cacert"
+        elif isinstance(error, ssl.SSLError):
+            problem = "no HTTPS connection is possible; a server without TLS has an http:// address"
         else:
             problem = "cannot connect; is the server running? (kbcore serve starts one)"
         return Failed(f"no answer from {_redacted(self.url)}: {problem}", UNAVAILABLE)
 
 
-def _connection(url: str) -> tuple[HTTPConnection, str]:
+def trust(cacert: str | None) -> ssl.SSLContext:
+    """Return the context of connections to servers whose CA is in a file, None for the system's.
+
+    Raises Failed for a file that has no certificates.
+    """
+    try:
+        return ssl.create_default_context(cafile=cacert or None)
+    except OSError as error:
+        raise Failed(f"--cacert {cacert}: is no readable file of certificates (PEM)", 2) from error
+
+
+def _connection(url: str, cacert: str | None) -> tuple[HTTPConnection, str]:
     """Return a connection to the address, not yet open, and the path before every route."""
     try:
         parts = urlsplit(url)
@@ -174,8 +196,12 @@ def _connection(url: str) -> tuple[HTTPConnection, str]:
         raise Failed(
             f"not the address of a server: {_redacted(url)}; it looks like http://127.0.0.1:9300", 2
         )
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(host, port, timeout=TIMEOUT_SECONDS), parts.path.rstrip("/")
+    connection = (
+        HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=trust(cacert))
+        if parts.scheme == "https"
+        else HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    )
+    return connection, parts.path.rstrip("/")
 
 
 def _is_closed(idle: socket) -> bool:

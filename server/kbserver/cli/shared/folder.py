@@ -43,7 +43,7 @@ class Folder:
             replace(config, max_body_bytes=MAX_BODY_BYTES, max_text_body_bytes=MAX_BODY_BYTES)
         )
         self._database, self._tenant = database, tenant
-        self._headers = {"X-Database": database, "X-Tenant-ID": tenant}
+        self.headers = {"X-Database": database, "X-Tenant-ID": tenant}
         self._app = Flask("kbserver", static_folder=None, template_folder=None)
         self._app.extensions |= {
             "kbcore": self._runtime,
@@ -66,7 +66,7 @@ class Folder:
             self._subjects.add(subject)
         with (
             yielding(_unhurried),
-            self._app.test_request_context(path, method=method, json=body, headers=self._headers),
+            self._app.test_request_context(path, method=method, json=body, headers=self.headers),
         ):
             response = self._app.make_response(self._app.dispatch_request())
             headers = {name.lower(): value for name, value in response.headers.items()}

@@ -17,8 +17,9 @@ from typing import Any, TextIO
 import httpx
 
 from kbcore.config.storage_urls import redacted
+from kbserver.cli.shared.client import trust
 from kbserver.mcp.rpc import PARSE_ERROR
-from kbserver.mcp.versions import MODERN, NAMED, VERSION_KEY
+from kbserver.mcp.versions import MODERN, NAMED, VERSION_KEY, takes_tasks
 
 NO_ANSWER = -32000
 """Error code of a request that the server did not answer."""
@@ -82,7 +83,8 @@ class Bridge:
 
     def _pass(self, message: Message) -> None:
         """Send a message and write its answer; transport errors become error answers."""
-        id, method = message.get("id"), message.get("method")
+        method = message.get("method")
+        id = _request_id(message)
         if method == "notifications/cancelled" and self._session is None:
             self._close((message.get("params") or {}).get("requestId"))
             return
@@ -116,7 +118,7 @@ class Bridge:
         """Send once and return the status. The answer is written, except a 404 that the caller
         retries (unless `last`).
         """
-        id = message.get("id")
+        id = _request_id(message)
         with self._http.stream(
             "POST", self._path, json=_reported(message), headers=self._headers(message)
         ) as answer:
@@ -129,7 +131,7 @@ class Bridge:
             return answer.status_code
 
     def _read(self, message: Message, answer: httpx.Response, last: bool) -> None:
-        id = message.get("id")
+        id = _request_id(message)
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
             for reply in _events(answer):
                 if (reply.get("params") or {}).get("progressToken") != OWN_TOKEN:
@@ -239,15 +241,22 @@ class Bridge:
             self._out.flush()
 
 
-def open_http(url: str, database: str, tenant: str, api_key: str | None) -> httpx.Client:
-    """Return an HTTP client for a server and tenant."""
+def open_http(
+    url: str, database: str, tenant: str, api_key: str | None, cacert: str | None = None
+) -> httpx.Client:
+    """Return an HTTP client for a server and tenant; `cacert` is a file of CA certificates."""
     headers = {"X-Database": database, "X-Tenant-ID": tenant}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
     timeout = httpx.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
     limits = httpx.Limits(max_connections=None)
     return httpx.Client(
-        base_url=url, headers=headers, timeout=timeout, limits=limits, follow_redirects=False
+        base_url=url,
+        headers=headers,
+        timeout=timeout,
+        limits=limits,
+        follow_redirects=False,
+        verify=trust(cacert) if url.startswith("https:") else False,
     )
 
 
@@ -263,14 +272,22 @@ def _events(answer: httpx.Response) -> Iterator[Message]:
 
 
 def _reported(message: Message) -> Message:
-    """Return the message with a progress token if it is a tool call without one."""
+    """Return the message with a progress token if it is a tool call without one that cannot become
+    a task.
+    """
     params = message.get("params")
     if message.get("method") != "tools/call" or type(params) is not dict:
         return message
     meta = params.get("_meta") or {}
-    if type(meta) is not dict or "progressToken" in meta:
+    if type(meta) is not dict or "progressToken" in meta or takes_tasks(meta):
         return message
     return {**message, "params": {**params, "_meta": {**meta, "progressToken": OWN_TOKEN}}}
+
+
+def _request_id(message: Message) -> Any:
+    """Return the id of a request; None for notifications and for answers to the server."""
+    is_answer = "method" not in message and ("result" in message or "error" in message)
+    return None if is_answer else message.get("id")
 
 
 def _read_json(body: bytes) -> Any:

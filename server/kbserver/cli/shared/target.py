@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ class CommandTarget(Protocol):
 
     local: bool
     """True if this process has the storage open."""
+    headers: dict[str, str]
+    """The headers of every request."""
 
     def send(
         self,
@@ -228,6 +231,46 @@ api_key_option = click.option(
     help="API key; the environment variable does not show in the list of processes",
 )
 
+cacert_option = click.option(
+    "--cacert",
+    metavar="FILE",
+    envvar="KBCORE_CA_FILE",
+    show_envvar=True,
+    cls=TargetOption,
+    help="CA certificates (PEM) to verify an https server with; default: those of the system",
+)
+
+
+def labels_given(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Return a JSON object that a header can hold; raise BadParameter for another text."""
+    if value is None:
+        return None
+    try:
+        labels = json.loads(value)
+    except ValueError:
+        labels = None
+    if not isinstance(labels, dict):
+        raise click.BadParameter('must be a JSON object, such as {"trust": "user"}')
+    return json.dumps(labels)
+
+
+view_option = click.option(
+    "--view",
+    metavar="JSON",
+    callback=labels_given,
+    cls=TargetOption,
+    help='Read only what a view admits, such as \'{"trust": "user"}\'',
+)
+labels_option = click.option(
+    "--labels",
+    metavar="JSON",
+    callback=labels_given,
+    cls=TargetOption,
+    help='Labels of what is stored, such as \'{"trust": "web"}\'',
+)
+
 _STORAGE_OPTIONS = (
     click.option(
         "--storage-dir",
@@ -257,6 +300,7 @@ _TARGET_OPTIONS = (
     database_option,
     tenant_option,
     api_key_option,
+    cacert_option,
 )
 
 
@@ -268,6 +312,7 @@ def opened(
     database: str,
     tenant: str,
     api_key: str | None,
+    cacert: str | None,
 ) -> Iterator[CommandTarget]:
     """Yield the knowledge base that the options select, and release it at the end.
 
@@ -280,7 +325,7 @@ def opened(
         module = import_module("kbserver.cli.shared.folder")
         target = module.open_folder(storage_url, storage_dir, database, tenant)
     elif url is not None:
-        target = ServerClient(url, database, tenant, api_key)
+        target = ServerClient(url, database, tenant, api_key, cacert)
     else:
         target = import_module("kbserver.cli.shared.folder").open_memory(database, tenant)
     try:
@@ -289,12 +334,30 @@ def opened(
         target.close()
 
 
-TARGET_NAMES = ("url", "storage_dir", "storage_url", "database", "tenant", "api_key")
+TARGET_NAMES = ("url", "storage_dir", "storage_url", "database", "tenant", "api_key", "cacert")
 """The arguments of `opened`."""
 
 
 def target_options(function: Command) -> Command:
-    """Add the options that select the `target` of a command, and report its failures."""
+    """Add the options that select the `target` of a command with its view and labels, and report
+    its failures.
+    """
+
+    @functools.wraps(function)
+    def command(
+        target: CommandTarget, view: str | None, labels: str | None, **options: Any
+    ) -> None:
+        headers = {"X-View": view, "X-Labels": labels}
+        target.headers.update({name: each for name, each in headers.items() if each})
+        function(target=target, **options)
+
+    return view_option(labels_option(whole_target_options(command)))
+
+
+def whole_target_options(function: Command) -> Command:
+    """Add the options of `target_options` but those of a view and labels, which some commands have
+    not.
+    """
 
     def command(**options: Any) -> None:
         where = {name: options.pop(name) for name in TARGET_NAMES}

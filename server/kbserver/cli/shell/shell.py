@@ -19,6 +19,7 @@ from kbserver.cli.shared.groups import command
 from kbserver.cli.shared.target import (
     TargetOption,
     api_key_option,
+    cacert_option,
     database_option,
     opened,
     storage_options,
@@ -51,6 +52,7 @@ NOT_INSTALLED = "the shell on a terminal needs prompt_toolkit: pip install 'kbco
 @database_option
 @tenant_option
 @api_key_option
+@cacert_option
 @reports_errors
 def shell(
     files: tuple[Path, ...],

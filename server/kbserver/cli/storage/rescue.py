@@ -22,6 +22,7 @@ from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.client import ServerClient
 from kbserver.cli.shared.exits import Failed, reports_errors
 from kbserver.cli.shared.groups import command
+from kbserver.cli.shared.target import cacert_option
 
 DAMAGED = 65
 """Exit status of `fsck` for a damaged folder."""
@@ -35,6 +36,7 @@ DAMAGED = 65
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with the API key of the server",
 )
+@cacert_option
 @click.option(
     "--to",
     required=True,
@@ -43,7 +45,9 @@ DAMAGED = 65
     help="Backup file to create; it must not exist",
 )
 @reports_errors
-def backup(url: str | None, folder: str | None, key_file: Path | None, to: Path) -> None:
+def backup(
+    url: str | None, folder: str | None, key_file: Path | None, cacert: str | None, to: Path
+) -> None:
     """Write a backup file.
 
     Backs up a running server (--url) or a storage folder (--dir). The file gets its name only after
@@ -54,7 +58,7 @@ def backup(url: str | None, folder: str | None, key_file: Path | None, to: Path)
         info = backup_storage(to, folder_config(Config.from_env(), folder))
     elif url is not None:
         key = key_file.read_text(encoding="utf-8").strip() if key_file else None
-        server = ServerClient(url, "default", "default", key)
+        server = ServerClient(url, "default", "default", key, cacert)
         try:
             info = keep(server.stream("/admin/backup"), to)
         finally:
@@ -67,14 +71,15 @@ def backup(url: str | None, folder: str | None, key_file: Path | None, to: Path)
 @command("restore")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--to", required=True, metavar="DIR", help="Storage folder to create; must be empty")
+@click.option("--skip-lost-keys", is_flag=True, help="Leave out tenants whose keys are lost")
 @reports_errors
-def restore(file: Path, to: str) -> None:
+def restore(file: Path, to: str, skip_lost_keys: bool) -> None:
     """Create a storage folder from a backup.
 
     The backup is verified first. The folder starts a new term: followers of the server that was
     backed up copy all data again.
     """
-    info, contents = restore_file(file, to, Config.from_env())
+    info, contents = restore_file(file, to, Config.from_env(), skips_lost=skip_lost_keys)
     click.echo(
         f"{to}: {counted(contents.facts, 'fact')} of {counted(contents.tenants, 'tenant')} in "
         f"{counted(contents.databases, 'database')}, "
@@ -106,8 +111,9 @@ def salvage(folder: str, to: str, skip_damaged: bool) -> None:
     """Copy the undamaged records of a storage folder.
 
     Copies the records before the first damage to a new folder; DIR is not changed. Prints a report
-    as JSON: up to which record and time the copy goes, and the lost records with their tenants and
-    times. The copy starts a new term: followers copy all data again.
+    as JSON: up to which record and time the copy goes, the lost records with their tenants and
+    times, and the lost keys, whose tenants are left out. The copy starts a new term: followers copy
+    all data again.
     """
     _print(salvage_folder(folder, to, skip_damaged=skip_damaged, config=Config.from_env()))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from flask import Response, current_app, request
 
 from kbcore.state.keys import READER
-from kbserver.a2a.agent import Agent, card, version_of
+from kbserver.a2a.agent import Agent, card, signature_of, version_of
 from kbserver.answers import JSON, written
 from kbserver.http.etags import digested
 from kbserver.http.request_context import current_request, runtime
@@ -16,6 +16,7 @@ from kbserver.mcp.calls import Call
 from kbserver.mcp.rpc import RpcFailure
 from kbserver.operations import as_object, operation
 from kbserver.routes.agents.mcp import message_body, transport, who
+from kbserver.routes.knowledge.receipts import KEY_PATH
 from kbserver.security.browser_guard import EXTENSION as BROWSER_GUARD
 from kbserver.security.browser_guard import BrowserGuard
 from kbserver.security.guard import DISABLED, GUARD, Guard, mode_of
@@ -44,6 +45,9 @@ def agent_card() -> Response:
     is_known = bool(config.public_url) or guard.is_own_host(request.environ)
     url = config.public_url or request.url_root.rstrip("/")
     agent_card = card(url, transport().protocol.toolbox.tools, mode_of(config) != DISABLED)
+    key = runtime().receipt_key
+    if key is not None and is_known:  # a Host of an attacker must not be signed
+        agent_card["signatures"] = [signature_of(agent_card, key, f"{url}{KEY_PATH}")]
     response = Response(written(agent_card), content_type=JSON)
     response.headers["Cache-Control"] = _KEEP if is_known else _NO_STORE
     if not config.public_url:
@@ -51,7 +55,14 @@ def agent_card() -> Response:
     return digested(response) if is_known else response
 
 
-@operation("POST /a2a", role=READER, about=About.IMPLIED, headers_checked=False, listed=False)
+@operation(
+    "POST /a2a",
+    role=READER,
+    about=About.IMPLIED,
+    headers_checked=False,
+    listed=False,
+    viewed=True,
+)
 def message() -> Response:
     """Process a message of another agent and return the response."""
     served = transport()

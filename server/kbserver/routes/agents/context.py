@@ -12,7 +12,7 @@ from kbcore.python_api.context import PythonContext
 from kbcore.state.keys import READER
 from kbserver.answers import JSON, PLAIN, as_json, text
 from kbserver.errors import Gone
-from kbserver.http.request_context import applied, current, reader, runtime
+from kbserver.http.request_context import applied, current, runtime
 from kbserver.mcp import work
 from kbserver.operations import TEXT, Method, OperationReply, Tool, as_object, as_text, operation
 from kbserver.schemas.base import LeanAnswer
@@ -28,7 +28,7 @@ from kbserver.schemas.context import (
     select,
 )
 from kbserver.schemas.fields import Json
-from kbserver.schemas.requests import load
+from kbserver.schemas.requests import opened
 
 SUNSET_MS = 1_782_864_000_000
 """The removal of /context/optimize: 2026-07-01, 00:00 UTC, in epoch milliseconds."""
@@ -76,6 +76,7 @@ _DEPRECATION = {
         profile="default",
         work=work.context,
     ),
+    viewed=True,
 )
 def context(outcome: SelectedWindow, arguments: Json) -> Response:
     """Return the most salient facts, or the facts that the answers of goals depend on."""
@@ -91,19 +92,20 @@ def context(outcome: SelectedWindow, arguments: Json) -> Response:
     asks=True,
     errors=(410,),
     listed=False,
+    viewed=True,
 )
 def optimize() -> Response:
     """Return a context window like `/memory/context`; deprecated.
 
     After its sunset date the route is gone unless a setting keeps it.
     """
-    kb = reader()
     if runtime().clock.now_ms() >= SUNSET_MS and not runtime().config.context_optimize_enabled:
         raise Gone(
             f"this route was removed after 2026-07-01; use POST {SUCCESSOR}",
             {"removedAfter": "2026-07-01", "successor": SUCCESSOR},
         )
-    return as_lean_json(WindowAnswer, select(kb, **load(OptimizeBody)))
+    kb, arguments = opened(OptimizeBody)
+    return as_lean_json(WindowAnswer, select(kb, **arguments))
 
 
 def mark_deprecated(response: Response) -> Response:
@@ -128,6 +130,7 @@ def mark_deprecated(response: Response) -> Response:
         gives=("added", "removed?", "formattedText?"),
         profile="default",
     ),
+    viewed=True,
 )
 def diff(outcome: WindowDiff, arguments: Json) -> Response:
     """Return the changes since the last context window of a session."""
@@ -141,6 +144,7 @@ def diff(outcome: WindowDiff, arguments: Json) -> Response:
     body=ContextClearBody,
     core=TenantKB.clear_session,
     methods=(Method(PythonContext.clear_session),),
+    viewed=True,
 )
 def clear(outcome: None, arguments: Json) -> Response:
     """Delete the last context window of a session."""

@@ -11,7 +11,7 @@ from kbcore.python_api.episodes import PythonEpisodes
 from kbcore.state.keys import ADMIN, READER, WRITER
 from kbserver.answers import as_json
 from kbserver.http.request_context import reader
-from kbserver.operations import OF_NODES, Method, Tool, as_object, operation
+from kbserver.operations import OF_NODES, Method, Tool, UserChoice, as_object, operation
 from kbserver.schemas.episodes.correction import (
     CorrectBody,
     Corrected,
@@ -20,6 +20,7 @@ from kbserver.schemas.episodes.correction import (
     PurgeList,
     UndoBody,
     UndoneAnswer,
+    candidates,
 )
 from kbserver.schemas.fields import Json
 from kbserver.security import audit
@@ -43,6 +44,7 @@ from kbtypes.episodes import CorrectOutcome
         gives=("old", "new", "commitSeq"),
         destroys=True,
         repeats=False,
+        choice=UserChoice("old", "Which fact was wrong?", candidates),
     ),
 )
 def correct(outcome: CorrectOutcome, arguments: Json) -> Response:

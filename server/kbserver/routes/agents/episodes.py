@@ -50,6 +50,7 @@ _PAGE = {
         answer=NewlyStoredEpisode,
         gives=("id", "length", "isNew"),
     ),
+    viewed=True,
 )
 def add_episode(outcome: AddedEpisode, arguments: Json) -> Response:
     """Store a text that someone said.
@@ -76,6 +77,7 @@ def add_episode(outcome: AddedEpisode, arguments: Json) -> Response:
     prefer=("wait",),
     asks=True,
     transaction=True,
+    viewed=True,
 )
 def episodes() -> Response:
     """List the episodes in the order in which they were stored."""
@@ -107,6 +109,7 @@ def episodes() -> Response:
         gives=("id", "speaker", "text", "at", "facts", "totalFacts"),
         work=episode_tool,
     ),
+    viewed=True,
 )
 def episode(id: str) -> Response:
     """Return an episode with the stored facts whose evidence names it."""

@@ -50,6 +50,7 @@ NEWEST, OLDEST = "newest", "oldest"
         gives=("events", "totalEvents", "startSeq", "startAt"),
         work=history_tool,
     ),
+    viewed=True,
 )
 def history() -> Response:
     """Return what asserted, replaced and removed facts, and when.

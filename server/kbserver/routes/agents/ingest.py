@@ -62,6 +62,7 @@ from kbserver.schemas.ingest import (
         profile="default",
         work=work.ingest,
     ),
+    viewed=True,
 )
 def ingest(outcome: IngestedText, arguments: Json) -> Response:
     """Store the facts and rules of a text, and return a context window."""
@@ -91,6 +92,7 @@ def _stored_turns(kb: TenantKB, **arguments: Any) -> IngestedText:
     writes=True,
     asks=True,
     errors=OF_MODELS,
+    viewed=True,
 )
 def turns(outcome: IngestedText, arguments: Json) -> Response:
     """Store the facts stated in the turns of a conversation, and return the most salient facts."""

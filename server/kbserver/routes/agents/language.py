@@ -1,4 +1,4 @@
-"""Operations that use the language model."""
+"""Operations on texts and questions in words; all but one use the language model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from kbcore.state.keys import READER, WRITER
 from kbserver.answers import as_json, discarded
 from kbserver.operations import OF_MODELS, Method, Tool, as_object, operation
 from kbserver.schemas.fields import Json
-from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Synthesized
+from kbserver.schemas.language import (
+    ExtractBody,
+    Extracted,
+    GoalsForAnswer,
+    GoalsForBody,
+    SynthesizeBody,
+    Synthesized,
+)
+from kbtypes.language import GoalSuggestions
 
 
 @operation(
@@ -45,6 +53,7 @@ from kbserver.schemas.language import ExtractBody, Extracted, SynthesizeBody, Sy
         repeats=False,
         model=True,
     ),
+    viewed=True,
 )
 def extract(outcome: ReadByModel, arguments: Json) -> Response:
     """Extract facts from a text, and store them on request."""
@@ -69,7 +78,36 @@ def extract(outcome: ReadByModel, arguments: Json) -> Response:
         gives=("answer", "derivation?", "confidence?"),
         model=True,
     ),
+    viewed=True,
 )
 def synthesize(outcome: SynthesizedAnswer, arguments: Json) -> Response:
     """Answer a question in natural language from the knowledge base."""
     return as_json(Synthesized.write(outcome))
+
+
+@operation(
+    "POST /goals/suggest",
+    role=READER,
+    replies=(as_object("The goals, and the answers of the best one.", GoalsForAnswer),),
+    body=GoalsForBody,
+    core=TenantKB.goals_for,
+    methods=(Method(PythonLanguage.goals_for),),
+    prefer=("wait",),
+    asks=True,
+    tool=Tool(
+        name="suggest_goals",
+        description="Goals that a question in words can mean, best first, with the answers of the "
+        "best one if it is certain; no model is asked.",
+        takes=("question", "scope", "asker"),
+        gives=("goal", "answers", "reason", "goals"),
+    ),
+    viewed=True,
+    example={"question": "Who is the parent of bob?"},
+)
+def goals_for(outcome: GoalSuggestions, arguments: Json) -> Response:
+    """Find the goals that a question in words can mean, and answer the best one.
+
+    The words of the question are compared with those of the predicates, and its names with the
+    constants of the facts. A goal can be a chain of several predicates.
+    """
+    return as_json(GoalsForAnswer.write(outcome))

@@ -15,6 +15,7 @@ from kbserver.http.request_context import (
     current_request,
     read_context,
     runtime,
+    view_asked,
 )
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Who
@@ -36,6 +37,7 @@ _MCP: dict[str, Any] = {
     "about": About.IMPLIED,
     "headers_checked": False,
     "listed": False,
+    "viewed": True,
 }
 
 
@@ -95,6 +97,7 @@ def who() -> Who:
         context.strict,
         served.principal,
         address_of(request.environ, runtime().config.forwarded_hops),
+        view_asked(served),
     )
 
 

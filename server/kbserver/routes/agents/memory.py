@@ -107,6 +107,7 @@ def prioritize(outcome: None, arguments: Json) -> Response:
     core=TenantKB.salient,
     asks=True,
     transaction=True,
+    viewed=True,
 )
 def salient(outcome: list[Row], arguments: Json) -> Response:
     """Return the most salient facts."""
@@ -130,6 +131,7 @@ def salient(outcome: list[Row], arguments: Json) -> Response:
         gives=("results", "count", "truncated"),
         work=work.recall,
     ),
+    viewed=True,
 )
 def recall(outcome: list[Row], arguments: Json) -> Response:
     """Return the facts that were valid at a point in time."""

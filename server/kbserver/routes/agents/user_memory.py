@@ -59,6 +59,7 @@ LIMIT, OFFSET = Whole(1, MAX_LISTED), Whole(0)
         gives=("episodeIds", "facts", "warning?", "forgotten?"),
         profile="memory",
     ),
+    viewed=True,
 )
 def add(outcome: AddedMessages, arguments: Json) -> Response:
     """Store messages, and the facts that are read in them.
@@ -96,6 +97,7 @@ def add(outcome: AddedMessages, arguments: Json) -> Response:
         profile="memory",
         work=found_by,
     ),
+    viewed=True,
 )
 def search(outcome: MemorySearch, arguments: Json) -> Response:
     """Return what is known about a question, as text for a prompt, with its sources.
@@ -121,6 +123,7 @@ def search(outcome: MemorySearch, arguments: Json) -> Response:
         destroys=True,
         profile="memory",
     ),
+    viewed=True,
 )
 def update(outcome: StoreOutcome, arguments: Json) -> Response:
     """Store a value that ends an older one, which stays in the history with its evidence.
@@ -197,6 +200,7 @@ def forget(outcome: Forgotten, arguments: Json) -> Response:
         work=history_of,
         profile="memory",
     ),
+    viewed=True,
 )
 def history() -> Response:
     """Return when facts were stored, changed and removed, the newest event first."""
@@ -238,6 +242,7 @@ def history() -> Response:
         work=facts_of,
         profile="memory",
     ),
+    viewed=True,
 )
 def facts() -> Response:
     """Return the facts that are valid now, with the passages that they are based on.

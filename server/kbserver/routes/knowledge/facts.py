@@ -88,6 +88,7 @@ def _retracted_again(outcome: Outcome, arguments: Json) -> Response:
         gives=("asserted", "updated?", "discarded?"),
         profile="default",
     ),
+    viewed=True,
 )
 def assert_fact(outcome: AssertOutcome, arguments: Json) -> Response:
     """Store one fact."""
@@ -124,6 +125,7 @@ def _assert_many(
         gives=("asserted", "updated?", "discarded?"),
         profile="default",
     ),
+    viewed=True,
 )
 def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
     """Store many facts, all or none."""
@@ -153,6 +155,7 @@ def assert_facts(outcome: AssertOutcome, arguments: Json) -> Response:
         destroys=True,
         profile="default",
     ),
+    viewed=True,
 )
 def retract(outcome: RetractOutcome, arguments: Json) -> Response:
     """Retract one fact, and with it the conclusions that depend on it."""
@@ -187,6 +190,7 @@ def retract(outcome: RetractOutcome, arguments: Json) -> Response:
         gives=("retracted", "atoms?", "cascaded?"),
         destroys=True,
     ),
+    viewed=True,
 )
 def retract_pattern(outcome: RetractOutcome, arguments: Json) -> Response:
     """Retract every fact that matches a pattern, or without arguments every fact of a predicate."""

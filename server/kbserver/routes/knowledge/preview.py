@@ -18,6 +18,7 @@ from kbserver.schemas.scopes import PreviewBody, Previewed
     role=READER,
     replies=(as_object("What the change would make true, false or undefined.", Previewed),),
     body=PreviewBody,
+    viewed=True,
     core=TenantKB.preview,
     prefer=("wait",),
     errors=(409,),

@@ -43,7 +43,7 @@ from kbserver.operations import (
 )
 from kbserver.schemas.atoms import ATOM_OR_TEXT
 from kbserver.schemas.conjunctions import Conjunction
-from kbserver.schemas.facts import Neighbourhood, NeighboursBody, StoredRow
+from kbserver.schemas.facts import LabelledRow, Neighbourhood, NeighboursBody
 from kbserver.schemas.fields import Json, ReadScope
 from kbserver.schemas.reason import (
     ANSWERS,
@@ -68,7 +68,7 @@ from kbserver.schemas.reason import (
 from kbserver.schemas.requests import (
     KNOWN_AT,
     KNOWN_AT_PARAMETER,
-    load,
+    opened,
     scope_asked,
     seen,
     seen_asked,
@@ -107,6 +107,7 @@ _PROOF = {
         profile="default",
         work=work.ask,
     ),
+    viewed=True,
 )
 def infer() -> Response:
     """Answer a goal, or several, from facts and rules.
@@ -121,7 +122,7 @@ def infer() -> Response:
     `scope`, `confidence` and `metadata` where an answer has them. A goal without variables has one
     column, `holds`. Proofs are JSON only.
     """
-    return _rows(reader(), load(InferBody), "question")
+    return _rows(*opened(InferBody), "question")
 
 
 @operation(
@@ -173,6 +174,7 @@ def infer() -> Response:
             work=work.how_to,
         ),
     ),
+    viewed=True,
 )
 def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     """Explain the answers of a goal, why it has none, what would change that, or its plan."""
@@ -189,7 +191,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
     replies=(
         OperationReply(
             "The facts that match.",
-            {JSON: {"type": "array", "items": StoredRow}, ARROW: COLUMNS},
+            {JSON: {"type": "array", "items": LabelledRow}, ARROW: COLUMNS},
             headers={**UNKNOWN, **COUNTED},
         ),
     ),
@@ -207,6 +209,7 @@ def explain(outcome: tuple[Any, Any], arguments: Json) -> Response:
         profile="default",
         work=work.query,
     ),
+    viewed=True,
 )
 def query() -> Response:
     """Match a pattern against the stored facts; no rules are applied.
@@ -214,7 +217,7 @@ def query() -> Response:
     With `Accept: application/vnd.apache.arrow.stream` the facts are an Arrow IPC stream as for
     /infer, with the column `negated` if facts of both signs match.
     """
-    return _rows(reader(), load(QueryBody), "pattern")
+    return _rows(*opened(QueryBody), "pattern")
 
 
 @operation(
@@ -227,6 +230,7 @@ def query() -> Response:
     prefer=("wait",),
     asks=True,
     transaction=True,
+    viewed=True,
 )
 def neighbours(outcome: FactsAround, arguments: Json) -> Response:
     """Return the stored facts that have a constant in any argument; no rules are applied.
@@ -254,10 +258,11 @@ def neighbours(outcome: FactsAround, arguments: Json) -> Response:
         profile="default",
         work=work.aggregate,
     ),
+    viewed=True,
 )
 def aggregate() -> Response:
     """Compute the count, sum, minimum, maximum or average of an argument of the stored facts."""
-    kb, arguments = reader(), load(AggregateBody)
+    kb, arguments = opened(AggregateBody)
     kb, aggregation = seen(kb, arguments), arguments["aggregation"]
     result = aggregation.answer(kb, runtime().clock.now_ms())
     return as_json(
@@ -277,6 +282,7 @@ def aggregate() -> Response:
     checked_inside=True,
     asks=True,
     transaction=True,
+    viewed=True,
 )
 def execute(outcome: ScriptOutcome, arguments: Json) -> Response:
     """Run a text in the rule language: store its facts and rules and answer its queries.
@@ -324,6 +330,7 @@ def slow_goals() -> Response:
         profile="default",
         work=work.predicates,
     ),
+    viewed=True,
 )
 @tagged
 def predicates() -> Response:

@@ -90,7 +90,7 @@ def deploy(name: str) -> Response:
     served = current_request()
     is_dry = arguments["dry_run"] is not None
     if served.principal is not None and not is_dry:
-        demand(served.principal.role, served.principal.name, WRITER)
+        demand(served.principal, WRITER)
     if served.keyed is not None:
         served.keyed.is_dry = is_dry
     if is_dry:

@@ -12,9 +12,11 @@ from kbcore.python_api.writes import PythonWrites
 from kbcore.state.idempotency import Outcome
 from kbcore.state.keys import READER, WRITER
 from kbcore.state.rulebook import (
+    ParsedDimension,
     ParsedInput,
     ParsedMask,
     ParsedPhrase,
+    ParsedRequirement,
     ParsedRule,
     RulesOutcome,
     StoredDefinition,
@@ -46,9 +48,11 @@ from kbserver.schemas.rules import (
     DiagnosticShown,
     ForgetRuleBody,
     Rules,
+    StoredDimensionShown,
     StoredInputShown,
     StoredMaskShown,
     StoredPhraseShown,
+    StoredRequirementShown,
     StoredRuleShown,
     Taught,
     TeachBody,
@@ -96,6 +100,7 @@ def _taught_again(outcome: Outcome, arguments: Json) -> Response:
         gives=("rules", "asserted?", "warnings?"),
         profile="default",
     ),
+    viewed=True,
 )
 def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
     """Store rules and phrases, and the facts in the same text."""
@@ -121,6 +126,7 @@ def assert_rule(outcome: RulesOutcome, arguments: Json) -> Response:
     methods=(Method(PythonReads.check),),
     transaction=True,
     errors=(422,),
+    viewed=True,
 )
 def check(findings: Sequence[Finding], arguments: Json) -> Response:
     """Check facts, rules and queries, or a goal, without storing anything.
@@ -140,6 +146,8 @@ def check(findings: Sequence[Finding], arguments: Json) -> Response:
         Method(PythonReads.phrases, result="list[StoredPhrase]", of="phrases"),
         Method(PythonReads.inputs, result="list[StoredInput]", of="inputs"),
         Method(PythonReads.masks, result="list[StoredMask]", of="masks"),
+        Method(PythonReads.dimensions, result="list[StoredDimension]", of="dimensions"),
+        Method(PythonReads.requirements, result="list[StoredRequirement]", of="requirements"),
     ),
     query={"scope": ReadScope.schema, KNOWN_AT: KNOWN_AT_PARAMETER},
     prefer=("wait",),
@@ -147,16 +155,19 @@ def check(findings: Sequence[Finding], arguments: Json) -> Response:
     transaction=True,
     tagged=True,
     paged=True,
+    viewed=True,
 )
 @tagged
 def rules() -> Response:
-    """List the rules, and the phrases, inputs and masks that are declared."""
+    """List the rules, and the phrases, inputs, masks, labels and requirements that are declared."""
     scope = scope_asked(request.args, EVERY_SCOPE)
     kb = seen_asked(reader(), request.args)
     lists = {
         "phrases": StoredPhraseShown.write_all(kb.phrases(scope)),
         "inputs": StoredInputShown.write_all(kb.inputs(scope)),
         "masks": StoredMaskShown.write_all(kb.masks(scope)),
+        "dimensions": StoredDimensionShown.write_all(kb.dimensions(scope)),
+        "requirements": StoredRequirementShown.write_all(kb.requirements(scope)),
     }
     declared = {name: rows for name, rows in lists.items() if rows}
     return answer_list(
@@ -175,6 +186,7 @@ def rules() -> Response:
     writes=True,
     transaction=True,
     errors=(404,),
+    viewed=True,
 )
 def retract_rule(outcome: StoredDefinition, arguments: Json) -> Response:
     """Retract one rule or declaration."""
@@ -186,6 +198,8 @@ _KINDS = {
     ParsedPhrase: "Phrase",
     ParsedInput: "Input",
     ParsedMask: "Mask",
+    ParsedDimension: "Labels",
+    ParsedRequirement: "Requirement",
 }
 
 

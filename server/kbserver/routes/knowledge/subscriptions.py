@@ -9,7 +9,13 @@ from kbcore.operations.subscriptions.subscribing import MAX_CHANGES, GoalAnswers
 from kbcore.operations.tenant_kb import TenantKB
 from kbcore.state.keys import READER
 from kbserver.answers import as_json
-from kbserver.http.request_context import current, current_request, reader
+from kbserver.http.request_context import (
+    current,
+    current_request,
+    grant_of,
+    reader,
+    view_asked,
+)
 from kbserver.operations import TEXT, OperationReply, Tool, as_object, operation
 from kbserver.routes.node.events import EVENT_STREAM, HEADERS, SEND_SECONDS
 from kbserver.schemas.fields import Json
@@ -43,6 +49,7 @@ _SINCE = {
     replies=(as_object("The goal with its answers.", Subscribed),),
     body=SubscribeBody,
     core=TenantKB.subscribe_goal,
+    viewed=True,
     asks=True,
     errors=(409,),
     tool=Tool(
@@ -68,6 +75,7 @@ def subscribe(outcome: GoalAnswers, arguments: Json) -> Response:
     "GET /goals",
     role=READER,
     replies=(as_object("The goals, in the order of their subscription.", StandingGoalList),),
+    viewed=True,
 )
 def goals() -> Response:
     """List the standing goals of the tenant."""
@@ -79,6 +87,7 @@ def goals() -> Response:
     role=READER,
     replies=(as_object("The goal with its answers.", Subscribed),),
     asks=True,
+    viewed=True,
 )
 def answers(id: str) -> Response:
     """Return a standing goal with its current answers."""
@@ -89,6 +98,7 @@ def answers(id: str) -> Response:
     "GET /goals/<id>/changes",
     role=READER,
     replies=(as_object("The changes, oldest first.", GoalChanges),),
+    viewed=True,
     query={**_SINCE, "limit": {**CHANGE_LIMIT.schema, "default": MAX_CHANGES}},
     asks=True,
     tool=Tool(
@@ -123,6 +133,7 @@ def changes(id: str) -> Response:
     ),
     query=_SINCE,
     headers={"Last-Event-ID": {**TEXT, "description": EVENT_ID}},
+    viewed=True,
 )
 def follow(id: str) -> Response:
     """Stream the changes of a standing goal as server-sent events.
@@ -130,8 +141,8 @@ def follow(id: str) -> Response:
     Without an event id to continue from, and where the changes since then are not kept, the stream
     begins with an event `answers` that has all answers.
     """
-    kb, context = reader(), current()
-    actor = kb.actor
+    kb, context, served = reader(), current(), current_request()
+    actor, asked, grant = kb.actor, view_asked(served), grant_of(served.principal)
     kb.standing_goal(id)
     since = request.headers.get("Last-Event-ID") or request.args.get("since")
     if request.method == "HEAD":
@@ -141,10 +152,10 @@ def follow(id: str) -> Response:
     def open_kb() -> TenantKB:
         fresh = streams.runtime.knowledge_base(context.database, context.tenant)
         fresh.actor = actor
-        return fresh
+        return fresh.viewed(**asked, grant=grant)  # levels that are declared later narrow it
 
     stream = streams.open(open_kb, id, since)
-    patience = getattr(current_request().caller, "stream", None)
+    patience = getattr(served.caller, "stream", None)
     if patience is not None:
         patience(SEND_SECONDS)
     return Response(stream, content_type=EVENT_STREAM, headers=HEADERS, direct_passthrough=True)
@@ -154,6 +165,7 @@ def follow(id: str) -> Response:
     "DELETE /goals/<id>",
     role=READER,
     replies=(as_object("Whether there was a goal.", GoalEnded),),
+    viewed=True,
     tool=Tool(
         name="unsubscribe_goal",
         description="End a subscription to a goal.",

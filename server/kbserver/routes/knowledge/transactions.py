@@ -6,7 +6,14 @@ from flask import Response
 
 from kbcore.state.keys import WRITER
 from kbserver.answers import text
-from kbserver.http.request_context import current, in_transaction, runtime
+from kbserver.http.request_context import (
+    current,
+    current_request,
+    in_transaction,
+    runtime,
+    viewed,
+    whole,
+)
 from kbserver.operations import OF_NODES, OF_TRANSACTIONS, as_text, operation
 from kbserver.schemas.requests import Nothing, load
 
@@ -16,13 +23,15 @@ from kbserver.schemas.requests import Nothing, load
     role=WRITER,
     replies=(as_text("The id of a new transaction."),),
     body=Nothing,
+    viewed=True,
     on_leader=True,
     errors=OF_NODES,
 )
 def begin() -> Response:
     """Open a transaction and return its id."""
     load(Nothing)
-    return text(runtime().begin(current().database, current().tenant))
+    seen = viewed(whole(), current_request())
+    return text(runtime().begin(current().database, current().tenant, seen.view))
 
 
 @operation(
@@ -31,6 +40,7 @@ def begin() -> Response:
     again=lambda outcome, arguments: _committed(arguments["id"]),
     replies=(as_text("The transaction is committed."),),
     body=Nothing,
+    viewed=True,
     writes=True,
     errors=OF_TRANSACTIONS,
 )
@@ -38,7 +48,7 @@ def commit(id: str) -> Response:
     """Commit a transaction: make all its writes visible and durable together."""
     load(Nothing)
     with in_transaction(current(), id, writes=True) as kb:
-        kb.commit()
+        viewed(kb, current_request()).commit()
     return _committed(id)
 
 
@@ -51,6 +61,7 @@ def _committed(id: str) -> Response:
     role=WRITER,
     replies=(as_text("The transaction is rolled back."),),
     body=Nothing,
+    viewed=True,
     on_leader=True,
     errors=OF_TRANSACTIONS,
 )
@@ -58,5 +69,5 @@ def rollback(id: str) -> Response:
     """Roll back a transaction: discard all its writes."""
     load(Nothing)
     with in_transaction(current(), id, writes=True) as kb:
-        kb.roll_back()
+        viewed(kb, current_request()).roll_back()
     return text(f"Rolled back {id}")

@@ -13,6 +13,7 @@ from kbcore.errors import Conflict, Forbidden, RateLimited, Unauthorized
 from kbcore.node.api_keys import Keys as KeyStore
 from kbcore.node.api_keys import NewKey, first_admin, is_equal
 from kbcore.state.keys import ADMIN
+from kbcore.state.labels import to_json
 from kbserver.answers import as_json
 from kbserver.http.request_context import current_request, runtime
 from kbserver.operations import Method, as_object, operation
@@ -29,7 +30,7 @@ from kbserver.schemas.node import (
 )
 from kbserver.schemas.requests import load
 from kbserver.security import audit
-from kbserver.security.guard import DISABLED, MANAGED, mode_of
+from kbserver.security.guard import DISABLED, MANAGED, OAUTH, mode_of
 from kbserver.security.permissions import ANY, PERMISSIONS, PUBLIC, About
 from kbserver.security.token_bucket import Buckets
 
@@ -59,7 +60,7 @@ _ADMIN: dict[str, Any] = {"role": ADMIN, "about": About.NODE, "tenant": False}
 def status() -> Response:
     """Return the authentication mode, the number of keys, and True if the first key is missing."""
     keys, mode = runtime().keys(), mode_of(runtime().config)
-    count = {DISABLED: 0, MANAGED: len(keys)}.get(mode, 1)
+    count = {DISABLED: 0, OAUTH: 0, MANAGED: len(keys)}.get(mode, 1)
     return as_json(
         {"mode": mode, "bootstrapRequired": mode == MANAGED and keys.never_used, "keyCount": count}
     )
@@ -88,6 +89,8 @@ def whoami() -> Response:
             "permissions": PERMISSIONS.get(role, ()),
             "databases": sorted(who.databases) if who else [],
             "tenants": sorted(who.tenants) if who else [],
+            **({"view": to_json(who.view)} if who and who.view else {}),
+            **({"labels": to_json(who.labels)} if who and who.labels else {}),
         }
     )
 

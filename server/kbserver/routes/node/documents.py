@@ -11,12 +11,14 @@ from markupsafe import escape
 
 from kbcore import __version__
 from kbcore.errors import NotFound
-from kbserver.answers import JSON, as_json
+from kbserver.answers import JSON, PLAIN, as_json, written
 from kbserver.http.etags import digested
+from kbserver.http.request_context import runtime
 from kbserver.openapi.document import document
-from kbserver.operations import TEXT, OperationReply, as_object, operation
-from kbserver.schemas.node import Home
+from kbserver.operations import TEXT, OperationReply, as_object, as_text, operation
+from kbserver.schemas.node import Home, ProtectedResource
 from kbserver.security.permissions import ANY, PUBLIC, About
+from kbserver.security.protected_resource import MCP_PATH, METADATA_PATH, metadata
 
 _DOCUMENT: dict[str, Any] = {
     "about": About.NOTHING,
@@ -97,6 +99,33 @@ def openapi() -> Response:
             document(current_app), ensure_ascii=False, separators=(",", ":")
         ).encode()
     return _tagged(documents["openapi"], JSON)
+
+
+@operation(
+    "GET /llms.txt",
+    role=PUBLIC,
+    replies=(as_text("The text, in the form of llmstxt.org."),),
+    **_DOCUMENT,
+)
+def llms() -> Response:
+    """Return a short description of this server for language models."""
+    return _tagged((files("kbserver") / "static" / "llms.txt").read_bytes(), PLAIN)
+
+
+@operation(
+    f"GET {METADATA_PATH}",
+    f"GET {METADATA_PATH}{MCP_PATH}",
+    role=PUBLIC,
+    replies=(as_object("The metadata.", ProtectedResource),),
+    errors=(404,),
+    **_DOCUMENT,
+)
+def protected_resource() -> Response:
+    """Return the metadata with which OAuth clients find the issuer of their tokens (RFC 9728)."""
+    config = runtime().config
+    if not config.oauth_issuer:
+        raise NotFound("this server accepts no OAuth tokens", {"setting": "OAUTH_ISSUER"})
+    return _tagged(written(metadata(config)), JSON)
 
 
 @operation(

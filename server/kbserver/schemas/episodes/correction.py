@@ -9,10 +9,14 @@ from typing import Any, ClassVar
 from kbcore.errors import InvalidInput
 from kbcore.operations.episodes.correction import MAX_REASON_CHARS
 from kbcore.operations.episodes.episodes import MAX_LISTED
+from kbcore.operations.queries import MAX_CANDIDATES, FactInWords
+from kbcore.operations.tenant_kb import TenantKB
+from kbcore.reason.options import FactOptions
 from kbcore.state.facts import Fact
+from kbcore.state.names import is_name
 from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.terms import Atom
-from kbserver.schemas.atoms import AtomBody
+from kbserver.schemas.atoms import AtomBody, atom_given
 from kbserver.schemas.base import Answer, Body, answer_of, instance, within
 from kbserver.schemas.facts import FactBody, Row
 from kbserver.schemas.fields import (
@@ -82,6 +86,27 @@ def fact_in(value: Any, name: str, strict: bool) -> Fact:
     except InvalidInput as error:
         raise within(error, name) from None
     return fact
+
+
+def candidates(kb: TenantKB, data: Json, strict: bool) -> list[FactInWords] | None:
+    """Return the facts that match `old` where it is a pattern, at most one more than a user may
+    choose from; None if it is a fact. The operation itself reports what is malformed.
+    """
+    old = data.get("old")
+    named = [each.get("scope") for each in (data, old, data.get("new")) if type(each) is dict]
+    scopes = {scope for scope in named if scope is not None}
+    if len(scopes) > 1 or not all(type(each) is str and is_name(each) for each in scopes):
+        return None
+    fields = {"text": old} if type(old) is str else dict(old) if type(old) is dict else {}
+    fields.pop("scope", None)
+    try:
+        atom, positive = atom_given(instance(AtomBody).read(fields, strict=strict))
+    except InvalidInput:
+        return None
+    if all(isinstance(arg, str) for arg in atom.args):
+        return None
+    options = FactOptions(scope=next(iter(scopes), None), limit=MAX_CANDIDATES + 1)
+    return kb.facts_in_words(atom, options, positive=positive is not False)
 
 
 Corrected = answer_of(

@@ -3,10 +3,12 @@ import { useEffect, useMemo, useState } from "react";
 import { Link } from "wouter";
 
 import { linkTo, useAddressParts } from "../../address";
-import { usePredicates } from "../../api/queries";
+import { useMayWrite, usePredicates } from "../../api/queries";
 import { ErrorMessage } from "../../components/ErrorMessage";
 import { VirtualTable } from "../../components/VirtualTable";
-import { atomText } from "../../language/goal";
+import { atomText } from "../../language/atom";
+import { dayText, instantText } from "../../time";
+import { labelsText } from "../../view";
 import { EditDialog, ExpireDialog, RetractFactDialog } from "./FactDialogs";
 import { PAGE_SIZE, useFactPage, type StoredFact } from "./requests";
 
@@ -30,6 +32,7 @@ export function FactBrowser({ predicate, arity, onMessage }: Properties) {
     Math.max(1, Number.parseInt(search.get("page") ?? "1", 10) || 1),
   );
   const rows = facts.data?.rows ?? [];
+  const mayWrite = useMayWrite();
   const page = facts.data?.page ?? 1;
   const fact = selected === null ? undefined : rows[Math.min(selected, rows.length - 1)];
   const show = (number: number) => {
@@ -72,15 +75,20 @@ export function FactBrowser({ predicate, arity, onMessage }: Properties) {
           </p>
           {rows.length > 0 && (
             <>
-              <VirtualTable label="Facts" columns={columns} rows={rows} cells={cells} selected={fact === undefined ? null : rows.indexOf(fact)} onSelect={setSelected} onOpen={() => setAction("edit")} />
+              <VirtualTable label="Facts" columns={columns} rows={rows} cells={cells} selected={fact === undefined ? null : rows.indexOf(fact)} onSelect={setSelected} onOpen={() => mayWrite && setAction("edit")} />
               {fact === undefined ? (
-                <p className="soft">Select a fact, by click or with the arrow keys, to edit, expire or retract it.</p>
+                <p className="soft">Select a fact, by click or with the arrow keys, {mayWrite ? "to edit, expire or retract it." : "to see its proof."}</p>
               ) : (
                 <p className="toolbar" role="group" aria-label="The selected fact">
                   <code>{atomText(fact)}</code>
-                  <button type="button" onClick={() => setAction("edit")}>Edit</button>
-                  <button type="button" onClick={() => setAction("expire")}>Expire</button>
-                  <button type="button" className="danger" onClick={() => setAction("retract")}>Retract</button>
+                  {mayWrite && (
+                    <>
+                      <button type="button" onClick={() => setAction("edit")}>Edit</button>
+                      <button type="button" onClick={() => setAction("expire")}>Expire</button>
+                      <button type="button" className="danger" onClick={() => setAction("retract")}>Retract</button>
+                    </>
+                  )}
+                  <Link href={linkTo("memory", search, { part: "timeline", about: atomText(fact) })}>Timeline</Link>
                   <Link href={linkTo("playground", search, { goal: atomText(fact) })}>Show the proof</Link>
                 </p>
               )}
@@ -127,8 +135,11 @@ function columnsOf(
 ): { columns: string[]; cells: (fact: StoredFact) => string[] } {
   const details: { title: string; text: (fact: StoredFact) => string }[] = [
     { title: "sign", text: ({ negated }) => (negated ? "negative" : "") },
+    { title: "labels", text: ({ labels }) => labelsText(labels) },
+    { title: "since", text: ({ validFrom, createdAt }) => (validFrom === null || validFrom === createdAt ? "" : dayText(validFrom)) },
     { title: "confidence", text: ({ confidence }) => confidence?.toString() ?? "" },
-    { title: "valid until", text: ({ validUntil }) => (validUntil === null ? "" : new Date(validUntil).toLocaleString("en-GB")) },
+    { title: "valid until", text: ({ validUntil }) => (validUntil === null ? "" : instantText(validUntil)) },
+    { title: "evidence", text: ({ evidence = [] }) => (evidence.length === 0 ? "" : evidence.length === 1 ? "1 passage" : `${evidence.length} passages`) },
     { title: "metadata", text: ({ metadata }) => (Object.keys(metadata).length === 0 ? "" : JSON.stringify(metadata)) },
   ];
   const shown = details.filter(({ text }) => rows.some((fact) => text(fact) !== ""));

@@ -10,7 +10,7 @@ import { Editor } from "../../components/Editor";
 import { ErrorMessage } from "../../components/ErrorMessage";
 import { ImpactOf, useImpact, type Change } from "../../components/ImpactView";
 import { useConnection } from "../../connection";
-import { atomText } from "../../language/goal";
+import { atomText } from "../../language/atom";
 import { atomOf, assertionOf, replaceFact, serverTime, useRefresh, type StoredFact } from "./requests";
 import { inputTime, timeOf } from "./time";
 

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from "react";
 
 import { useAddressParts } from "../../address";
 import { send, type Connection, type Schemas } from "../../api/client";
-import { useCheck, usePredicates } from "../../api/queries";
+import { useCheck, useMayWrite, usePredicates } from "../../api/queries";
 import { Editor } from "../../components/Editor";
 import { ErrorMessage } from "../../components/ErrorMessage";
 import { ImpactOf, useImpact, type Change } from "../../components/ImpactView";
@@ -39,6 +39,7 @@ export function RuleBrowser({ predicate, onMessage }: Properties) {
     const phrases = (query.data?.phrases ?? []).map((phrase) => ({ ...phrase, head: null }));
     return [...(query.data?.rules ?? []), ...phrases];
   }, [query.data]);
+  const mayWrite = useMayWrite();
   const rows = useMemo(
     () =>
       statements.filter(
@@ -77,15 +78,15 @@ export function RuleBrowser({ predicate, onMessage }: Properties) {
           cells={(row) => (rows.some(({ scope }) => scope !== null) ? [row.text, row.scope ?? "every scope"] : [row.text])}
           selected={statement === undefined ? null : rows.indexOf(statement)}
           onSelect={setSelected}
-          onOpen={(index) => rows[index] !== undefined && edit(rows[index])}
+          onOpen={(index) => mayWrite && rows[index] !== undefined && edit(rows[index])}
         />
       )}
       {statement !== undefined && (
         <div role="group" aria-label="The selected rule">
           <pre className="wrapped" tabIndex={0}>{statement.text}</pre>
           <p className="toolbar">
-            {statement.head !== null && <button type="button" onClick={() => edit(statement)}>Edit</button>}
-            <button type="button" className="danger" onClick={() => setRetracting(true)}>Retract</button>
+            {mayWrite && statement.head !== null && <button type="button" onClick={() => edit(statement)}>Edit</button>}
+            {mayWrite && <button type="button" className="danger" onClick={() => setRetracting(true)}>Retract</button>}
           </p>
         </div>
       )}

@@ -6,7 +6,7 @@ import { ApiError, send } from "../../api/client";
 import { ErrorMessage } from "../../components/ErrorMessage";
 import { useConnection } from "../../connection";
 import { EventParser, readEvents, type ServerEvent } from "../../events";
-import { atomText } from "../../language/goal";
+import { atomText } from "../../language/atom";
 
 const MAX_LINES = 200;
 const RECONNECT_MS = 3000;

@@ -7,7 +7,7 @@ import { useConnection } from "../../connection";
 
 const POLL_MS = 5000;
 const NOT_REPLICATING = "this node does not replicate";
-const TITLES: Record<string, string> = { storage: "Storage", recovery: "Recovery", replication: "Replication", llm: "Language model" };
+const TITLES: Record<string, string> = { storage: "Storage", recovery: "Recovery", replication: "Replication", llm: "Language model", search: "Search" };
 
 export function Health() {
   const { client } = useConnection();

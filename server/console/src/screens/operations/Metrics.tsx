@@ -25,7 +25,7 @@ interface Reading {
 const METRICS: { title: string; value: (after: Reading, before: Reading | undefined) => number | null; format: (value: number) => string }[] = [
   { title: "Requests per second", value: (after, before) => rate(before?.requests ?? null, after.requests, elapsed(after, before)), format: short },
   { title: "Goals per second", value: (after, before) => rate(before?.goals ?? null, after.goals, elapsed(after, before)), format: short },
-  { title: "99th percentile of goals", value: (after, before) => (before === undefined ? null : quantile(0.99, before.durations, after.durations)), format: duration },
+  { title: "Goal time, 99th percentile", value: (after, before) => (before === undefined ? null : quantile(0.99, before.durations, after.durations)), format: duration },
   { title: "Facts", value: (after) => after.facts, format: (value) => value.toLocaleString("en") },
   { title: "Memory of the engines", value: (after) => after.bytes, format: size },
 ];

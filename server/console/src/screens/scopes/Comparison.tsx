@@ -5,11 +5,12 @@ import { useState } from "react";
 import { useAddress } from "../../address";
 import { dataOf, type Schemas } from "../../api/client";
 import { parseExactly } from "../../api/exactJson";
+import { useMayWrite } from "../../api/queries";
 import { Dialog } from "../../components/Dialog";
 import { ErrorMessage } from "../../components/ErrorMessage";
 import { VirtualTable } from "../../components/VirtualTable";
 import { useConnection } from "../../connection";
-import { atomText } from "../../language/goal";
+import { atomText } from "../../language/atom";
 import { titleOf } from "./names";
 
 type Row = Schemas["Row"];
@@ -30,6 +31,7 @@ interface Properties {
 export function Comparison({ source, target, onMessage }: Properties) {
   const { connection, client } = useConnection();
   const [strategyName, setStrategy] = useAddress("strategy");
+  const mayWrite = useMayWrite();
   const [merging, setMerging] = useState(false);
   const strategy = STRATEGIES.find(({ id }) => id === strategyName) ?? STRATEGIES[0];
   const body = { sourceScope: source, targetScope: target };
@@ -55,9 +57,11 @@ export function Comparison({ source, target, onMessage }: Properties) {
             {STRATEGIES.map(({ id, title }) => <option key={id} value={id}>{title}</option>)}
           </select>
         </label>
-        <button type="button" className="primary" onClick={() => setMerging(true)} disabled={onlySource.length + modified.length === 0}>
-          Merge {titleOf(source)} into {titleOf(target)}
-        </button>
+        {mayWrite && (
+          <button type="button" className="primary" onClick={() => setMerging(true)} disabled={onlySource.length + modified.length === 0}>
+            Merge {titleOf(source)} into {titleOf(target)}
+          </button>
+        )}
       </div>
       {modified.length > 0 && (
         <section aria-label="Conflicts">

@@ -1,0 +1,101 @@
+"""Goals for questions in words, without a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kbcore.context.relevance.chains import (
+    MAX_QUESTION_CHARS,
+    MeantGoal,
+    QuestionInWords,
+    readings_of,
+)
+from kbcore.context.relevance.predicates_asked import AskedPredicates
+from kbcore.context.relevance.suggestions import (
+    MAX_ANSWERS,
+    RunGoal,
+    decided,
+    limit_run,
+    values_of,
+)
+from kbcore.errors import InvalidInput
+from kbcore.operations.base import TenantHandle
+from kbcore.reason.budget import Budget, RequestLimits
+from kbcore.reason.options import AnswerOptions
+from kbcore.state.tenant import Tenant
+from kbplanner.syntax.printer import print_item
+from kbtypes.language import GoalSuggestions, SuggestedGoal
+
+
+class GoalsInWords(TenantHandle):
+    """Goals for questions in words."""
+
+    def goals_for(
+        self,
+        question: str,
+        *,
+        scope: str | None = None,
+        asker: str | None = None,
+        as_of: int | None = None,
+        request_limits: RequestLimits | None = None,
+    ) -> GoalSuggestions:
+        """Return the goals that a question in words can mean, and the answers of the best one.
+
+        `asker` is the constant that words such as "I" stand for. The goals are found in the words
+        of the predicates, and the best ones are run, each within a part of the limits; a goal that
+        exceeds it is not answered. Raises InvalidInput and BudgetExceeded.
+        """
+        if not question.strip() or len(question) > MAX_QUESTION_CHARS:
+            raise InvalidInput.at("question", f"must have 1 to {MAX_QUESTION_CHARS} characters")
+        asked = QuestionInWords(question, asker)
+        options = AnswerOptions(scope, as_of=as_of, request_limits=request_limits)
+
+        def suggest(kb: GoalsInWords) -> GoalSuggestions:
+            return kb._suggested(asked, options)
+
+        return self.at_once(suggest, request_limits)
+
+    def _suggested(self, question: QuestionInWords, options: AnswerOptions) -> GoalSuggestions:
+        def search(tenant: Tenant, budget: Budget) -> tuple[list[MeantGoal], int]:
+            partitions = self._partitions(tenant, options.scope)
+            at_any_time = options.as_of is not None
+            known = AskedPredicates(tenant, partitions, budget, at_any_time=at_any_time)
+            return readings_of(tenant, known, question, budget)
+
+        def run(reading: MeantGoal) -> Sequence[str]:
+            def evaluate(tenant: Tenant, budget: Budget) -> Sequence[str]:
+                limit_run(budget)
+                reasoner = self._services.reasoner(tenant)
+                partitions = self._partitions(tenant, options.scope)
+                values = values_of(reasoner, partitions, reading, options.as_of, budget)
+                budget.answers += len(values)
+                return values
+
+            body = reading.body
+            return self._evaluated(evaluate, None, None, "ask", body, options)
+
+        readings, constants = self._evaluated(search, None)
+        suggestion = decided(readings, constants, run)
+        believed = suggestion.believed
+        return GoalSuggestions(
+            None if believed is None else _text(believed.reading),
+            () if believed is None else (believed.answers or ())[:MAX_ANSWERS],
+            suggestion.reason,
+            tuple(map(_suggested_goal, suggestion.outcomes)),
+        )
+
+
+def _suggested_goal(outcome: RunGoal) -> SuggestedGoal:
+    reading, answers = outcome
+    return SuggestedGoal(
+        _text(reading),
+        None if reading.variable is None else reading.variable.name,
+        reading.score,
+        reading.coverage,
+        None if answers is None else answers[:MAX_ANSWERS],
+        answers is not None and len(answers) > MAX_ANSWERS,
+    )
+
+
+def _text(reading: MeantGoal) -> str:
+    return ", ".join(map(print_item, reading.body))

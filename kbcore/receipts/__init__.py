@@ -1,0 +1,1 @@
+"""Receipts: signed bundles of facts, rules and proofs, and their verification."""

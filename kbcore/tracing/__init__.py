@@ -1,0 +1,1 @@
+"""Traces for OpenTelemetry: `spans` is what all code asks, `otel` alone knows the library."""

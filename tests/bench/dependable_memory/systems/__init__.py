@@ -1,0 +1,1 @@
+"""Memory systems under test; `registry.py` lists them."""

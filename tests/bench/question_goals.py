@@ -1,0 +1,434 @@
+"""Goals found for questions in words, without a language model: right, wrong, abstained.
+
+`python tests/bench/question_goals.py [--domain services] [--facts 10000]` prints a table.
+Facts are stored as facts, in the shape of FactConsolidation: relations with one value each, all of
+which are stated twice. Questions are nested phrases over one to four relations. Argument names and
+glosses are written like the descriptions of a public list of properties; the phrases are in two
+groups, those with the word of the relation and paraphrases.
+
+All phrases were written before they were first measured. Errors in the group with the word of the
+relation led to general rules, so that this group is not held out; the paraphrases are. Please keep
+it so, and tune with the part `examples` of `dependable_memory`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import kbcore
+
+SAME, OTHER = "word of the relation", "paraphrase"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relation with its gloss, and the phrases that ask for its value: those with its word, and
+    paraphrases.
+    """
+
+    name: str
+    args: tuple[str, str]
+    gloss: str
+    same: tuple[str, ...]
+    other: tuple[str, ...]
+
+
+PEOPLE = (
+    Relation(
+        "country_of_citizenship", ("person", "country"),
+        "a country that recognizes the person as its citizen",
+        ("the country of citizenship of {}", "{}'s country of citizenship"),
+        ("the country that {} is a citizen of", "the nation whose passport {} has"),
+    ),
+    Relation(
+        "spouse", ("person", "partner"),
+        "the person has the partner as their spouse (husband, wife, partner)",
+        ("the spouse of {}", "{}'s spouse"),
+        ("the person {} is married to", "the husband or wife of {}"),
+    ),
+    Relation(
+        "author", ("work", "person"), "main creator of a written work",
+        ("the author of {}", "{}'s author"),
+        ("the person who wrote {}", "the creator of {}"),
+    ),
+    Relation(
+        "employer", ("person", "organization"),
+        "organization for which the person works or worked",
+        ("the employer of {}", "{}'s employer"),
+        ("the organization {} works for", "the company that pays {}"),
+    ),
+    Relation(
+        "headquarters_location", ("organization", "city"),
+        "city or town where the headquarters of an organization is situated",
+        ("the headquarters location of {}", "the city where the headquarters of {} is located"),
+        ("the city in which {} has its main office", "the town where {} is headquartered"),
+    ),
+    Relation(
+        "place_of_birth", ("person", "city"), "most specific known birth location of a person",
+        ("the place of birth of {}", "{}'s place of birth"),
+        ("the city {} was born in", "the birthplace of {}"),
+    ),
+    Relation(
+        "place_of_death", ("person", "city"), "most specific known death location of a person",
+        ("the place of death of {}", "{}'s place of death"),
+        ("the city where {} died", "the city {} passed away in"),
+    ),
+    Relation(
+        "head_of_state", ("country", "person"), "official with the highest formal authority in a country",
+        ("the head of state of {}", "the current head of state in {}"),
+        ("the monarch or president of {}", "the person with the highest authority in {}"),
+    ),
+    Relation(
+        "capital", ("country", "city"), "seat of government of a country",
+        ("the capital of {}", "the capital city of {}"),
+        ("the seat of the government of {}", "the city from which {} is governed"),
+    ),
+    Relation(
+        "continent", ("country", "continent"), "continent of which the country is a part",
+        ("the continent of {}", "the continent where {} is located"),
+        ("the continent that {} is part of", "the landmass with {} on it"),
+    ),
+    Relation(
+        "official_language", ("country", "language"), "language designated as official by the country",
+        ("the official language of {}", "the language that is official in {}"),
+        ("the language designated by {}", "the tongue of the state {}"),
+    ),
+    Relation(
+        "chief_executive_officer", ("organization", "person"),
+        "highest-ranking corporate officer appointed as the CEO within an organization",
+        ("the chief executive officer of {}", "{}'s chief executive officer"),
+        ("the CEO of {}", "the top manager of {}"),
+    ),
+    Relation(
+        "founded_by", ("organization", "person"), "founder or co-founder of the organization",
+        ("the person {} was founded by", "the person who founded {}"),
+        ("the founder of {}", "the person who started {}"),
+    ),
+    Relation(
+        "developer", ("software", "organization"), "organization that developed the software",
+        ("the developer of {}", "{}'s developer"),
+        ("the organization that developed {}", "the maker of {}"),
+    ),
+    Relation(
+        "educated_at", ("person", "university"), "educational institution attended by the person",
+        ("the university where {} was educated", "the university {} was educated at"),
+        ("the educational institution {} attended", "the university that {} graduated from"),
+    ),
+    Relation(
+        "sport", ("team", "sport"), "sport in which the team participates or is associated with",
+        ("the sport of {}", "the sport that {} is associated with"),
+        ("the sport {} participates in", "the discipline in which {} competes"),
+    ),
+    Relation(
+        "country_of_origin", ("sport", "country"), "country of origin of the sport",
+        ("the country of origin of {}", "{}'s country of origin"),
+        ("the country where {} originated", "the country {} was invented in"),
+    ),
+    Relation(
+        "performer", ("song", "person"), "musician, band or other performer of a musical work",
+        ("the performer of {}", "{}'s performer"),
+        ("the person who performed {}", "the singer of {}"),
+    ),
+    Relation(
+        "religion", ("person", "religion"), "religion of a person",
+        ("the religion of {}", "the religion {} is affiliated with"),
+        ("{}'s religion", "the faith of {}"),
+    ),
+    Relation(
+        "head_coach", ("team", "person"), "on-field manager or head coach of a sports club",
+        ("the head coach of {}", "{}'s head coach"),
+        ("the manager of {}", "the trainer of {}"),
+    ),
+    Relation(
+        "member_of_sports_team", ("person", "team"), "sports team that the person plays for",
+        ("the sports team {} is a member of", "the team that {} is a member of"),
+        ("the team {} plays for", "the side {} belongs to"),
+    ),
+)  # fmt: skip
+
+SERVICES = (
+    Relation(
+        "owner", ("service", "team"), "team that is responsible for a service",
+        ("the owner of {}", "{}'s owner"),
+        ("the team responsible for {}", "the squad that looks after {}"),
+    ),
+    Relation(
+        "runs_on", ("service", "cluster"), "cluster on which a service is deployed",
+        ("the cluster {} runs on", "the cluster on which {} runs"),
+        ("the cluster where {} is deployed", "the home of {}"),
+    ),
+    Relation(
+        "region", ("cluster", "region"), "region of the data centre of a cluster",
+        ("the region of {}", "{}'s region"),
+        ("the region of the data centre of {}", "the area that hosts {}"),
+    ),
+    Relation(
+        "on_call", ("team", "engineer"), "engineer who is on call for a team",
+        ("the engineer on call for {}", "the on-call engineer of {}"),
+        ("the engineer whom {} calls at night", "the person who carries the pager of {}"),
+    ),
+    Relation(
+        "manager", ("team", "engineer"), "engineer who leads a team",
+        ("the manager of {}", "{}'s manager"),
+        ("the engineer who leads {}", "the head of {}"),
+    ),
+    Relation(
+        "depends_on", ("service", "dependency"), "service that a service needs",
+        ("the service {} depends on", "the service on which {} depends"),
+        ("the service that {} needs", "the upstream of {}"),
+    ),
+    Relation(
+        "office", ("engineer", "town"), "town of the office in which an engineer works",
+        ("the office of {}", "{}'s office"),
+        ("the town in which {} works", "the place where {} sits"),
+    ),
+    Relation(
+        "database", ("service", "database"), "database in which a service stores its data",
+        ("the database of {}", "{}'s database"),
+        ("the database in which {} stores its data", "the storage behind {}"),
+    ),
+    Relation(
+        "backup_window", ("database", "weekday"), "weekday on which a database is backed up",
+        ("the backup window of {}", "{}'s backup window"),
+        ("the weekday on which {} is backed up", "the day {} is saved"),
+    ),
+    Relation(
+        "provider", ("cluster", "vendor"), "vendor from which a cluster is rented",
+        ("the provider of {}", "{}'s provider"),
+        ("the vendor from which {} is rented", "the firm that rents out {}"),
+    ),
+)  # fmt: skip
+
+SERVICE_NAMES = {
+    "service": [
+        "checkout",
+        "search-api",
+        "mailer",
+        "ledger",
+        "thumbnailer",
+        "gateway",
+        "catalog",
+        "notifier",
+    ],
+    "team": ["team Otter", "team Heron", "team Lynx", "team Ibex"],
+    "cluster": ["blue-1", "blue-2", "green-1", "amber-3"],
+    "region": ["north-east", "south-west", "central"],
+    "engineer": ["Ines Falk", "Joris Maes", "Katya Orlov", "Leo Brandt", "Mina Sato"],
+    "town": ["Ghent", "Turku", "Porto", "Graz"],
+    "database": ["db-orders", "db-users", "db-media"],
+    "weekday": ["Monday", "Tuesday", "Sunday"],
+    "vendor": ["Stratus", "Hostwerk", "Nimbus"],
+}
+PEOPLE_NAMES = {
+    "person": [
+        "Karla",
+        "Oliver",
+        "Petra",
+        "Quentin",
+        "Rosa",
+        "Stefan",
+        "Tilda",
+        "Umberto",
+        "Vera",
+        "Walter",
+        "Xenia",
+        "Yorick",
+        "Zora",
+        "Arne",
+        "Bella",
+    ],
+    "work": [
+        "Silent Harbour",
+        "Winter Road",
+        "Glass Orchard",
+        "Lost Meridian",
+        "Paper Moon",
+        "Iron Lullaby",
+    ],
+    "organization": [
+        "Nordal",
+        "Quillon",
+        "Vexar",
+        "Brightwell",
+        "Ostrom",
+        "Calyx",
+        "Tarnova",
+        "Helmsted",
+    ],
+    "software": ["PixelForge", "DataLoom", "NoteRiver", "GridSense"],
+    "song": ["Blue Ember", "Hollow Sky", "Northern Line", "Second Rain"],
+    "country": ["Aldovia", "Brunland", "Cartesia", "Drumoria", "Elvania", "Fjordmark", "Grenovia"],
+    "city": ["Port Amber", "Kelmont", "Lowen", "Marisburg", "Norvik", "Oxmere", "Pellingen"],
+    "team": ["Kelmont Rovers", "Lowen Lions", "Norvik Stars", "Oxmere United"],
+    "sport": ["rounders", "skijoring", "pelota", "shinty", "korfball"],
+    "continent": ["Eastria", "Westria", "Southria"],
+    "language": ["Aldish", "Brunnish", "Cartese", "Drumic"],
+    "university": ["Kelmont College", "Lowen University", "Norvik Institute"],
+    "religion": ["Solism", "Lunarism", "Tarism"],
+}
+"""Invented names by type."""
+
+TYPES = {"partner": "person", "dependency": "service"}
+ASKS = {
+    **dict.fromkeys(("person", "engineer"), ("Who is {}?", "What is the name of {}?")),
+    "": ("What is {}?", "Tell me {}."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Relations, invented names by type, and the type of which larger data has more names."""
+
+    relations: tuple[Relation, ...]
+    names: dict[str, list[str]]
+    growing: str
+
+
+DOMAINS = {
+    "people": Domain(PEOPLE, PEOPLE_NAMES, "person"),
+    "services": Domain(SERVICES, SERVICE_NAMES, "service"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with its group of phrases, its number of relations, and its answer."""
+
+    text: str
+    group: str
+    hops: int
+    answer: str | None
+
+
+def type_of(name: str) -> str:
+    """Return the type of an argument."""
+    return TYPES.get(name, name)
+
+
+def made(
+    domain: Domain, seed: int, facts: int
+) -> tuple[dict[str, list[str]], list[tuple[str, str, str]]]:
+    """Return names by type, and the statements in order: two of each subject and relation."""
+    draw = random.Random(seed)
+    pools = {kind: list(names) for kind, names in domain.names.items()}
+    kinds = [type_of(each.args[0]) for each in domain.relations]
+    surplus = facts // 2 - sum(len(pools[kind]) for kind in kinds)
+    for number in range(max(surplus, 0) // kinds.count(domain.growing)):
+        pools[domain.growing].append(f"{draw.choice(domain.names[domain.growing])} {number}")
+    statements = []
+    for relation in domain.relations:
+        for subject in pools[type_of(relation.args[0])]:
+            values = [v for v in pools[type_of(relation.args[1])] if v != subject]
+            statements += [(relation.name, subject, draw.choice(values)) for _ in range(2)]
+    draw.shuffle(statements)
+    return pools, statements
+
+
+def questions(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
+    """Return the questions: of each group and number of relations `count`."""
+    pools, statements = made(domain, seed, facts)
+    values = {(name, subject): value for name, subject, value in statements}
+    draw = random.Random(f"{seed}/questions")
+    asked = []
+    for group in (SAME, OTHER):
+        for hops in (1, 2, 3, 4):
+            while sum(each.group == group and each.hops == hops for each in asked) < count:
+                relation = draw.choice(domain.relations)
+                kind = type_of(relation.args[0])
+                subject = phrase = draw.choice(pools[kind])
+                answer: str | None = subject
+                for _ in range(hops):
+                    choices = [each for each in domain.relations if type_of(each.args[0]) == kind]
+                    if not choices:
+                        break
+                    relation = draw.choice(choices)
+                    kind = type_of(relation.args[1])
+                    phrase = draw.choice(relation.same if group == SAME else relation.other).format(
+                        phrase
+                    )
+                    answer = values.get((relation.name, answer)) if answer else None
+                else:
+                    text = draw.choice(ASKS.get(kind, ASKS[""])).format(phrase)
+                    asked.append(Asked(text, group, hops, answer))
+    return asked
+
+
+def absent(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
+    """Return questions about what no predicate is about, which have no answer."""
+    pools, _ = made(domain, seed, facts)
+    draw = random.Random(f"{seed}/absent")
+    phrases = (
+        "the blood type of {}", "the dentist of {}", "the favourite colour of {}", "the shoe size of {}",
+        "the phone number of {}", "the landlord of {}", "the city where {} went to school",
+        "the person {} is afraid of", "the country {} would like to visit", "the team {} dislikes",
+    )  # fmt: skip
+    return [
+        Asked(
+            f"What is {draw.choice(phrases).format(draw.choice(pools[domain.growing]))}?",
+            "absent",
+            1,
+            None,
+        )
+        for _ in range(count)
+    ]
+
+
+def opened(domain: Domain, seed: int, facts: int) -> kbcore.KnowledgeBase:
+    """Return a knowledge base in memory with the facts and the glosses."""
+    kb = kbcore.open_kb()
+    for each in domain.relations:
+        args = ", ".join(each.args)
+        kb.teach(f'@input {each.name}({args}) "{each.gloss}". @key {each.name}(?s, _).')
+    for name, subject, value in made(domain, seed, facts)[1]:
+        kb.tell(name, [subject, value], conflict="NEWEST_WINS")
+    return kb
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--domain", choices=DOMAINS, default="people")
+    parser.add_argument("--facts", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--show", type=int, default=0, help="questions that were answered wrongly")
+    options = parser.parse_args()
+    domain = DOMAINS[options.domain]
+    kb = opened(domain, options.seed, options.facts)
+    asked = questions(domain, options.seed, options.facts, options.count)
+    asked += absent(domain, options.seed, options.facts, options.count)
+    counts: dict[tuple[str, int], Counter[str]] = {}
+    times = []
+    for each in asked:
+        start = time.process_time()
+        result = kb.goals_for(each.text)
+        times.append(time.process_time() - start)
+        expected = () if each.answer is None else (each.answer,)
+        outcome = (
+            "right" if result.answers == expected else "wrong" if result.answers else "abstained"
+        )
+        counts.setdefault((each.group, each.hops), Counter())[outcome] += 1
+        if outcome == "wrong" and options.show:
+            options.show -= 1
+            print(each.text, expected, result.goal, result.answers)
+    print(
+        "| questions | relations | right | wrong | abstained |\n| --- | ---: | ---: | ---: | ---: |"
+    )
+    for (group, hops), count in counts.items():
+        total = sum(count.values())
+        shares = " | ".join(
+            f"{count[name] / total:.0%}" for name in ("right", "wrong", "abstained")
+        )
+        print(f"| {group} | {hops} | {shares} |")
+    times.sort()
+    print(
+        f"CPU per question: {sum(times) / len(times) * 1000:.1f} ms, p99 {times[int(len(times) * 0.99)] * 1000:.1f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()
