@@ -36,12 +36,12 @@ test: $(VENV)/.test-tools
 	@echo "the language, the engine, the core in part, and every statement of the HTTP interface."
 	@echo "Left out, and run by 'make test-all': other interpreters, the server, most of the core and of the plugins, property"
 	@echo "tests, clients, attacks, killed processes, full disks, sanitizers, type and style checks. 'pytest -n auto' runs most."
-	KB_TEST_EXAMPLES=few $(BIN)/python -m pytest -q -n auto --dist worksteal $(QUICK) $(ARGS)
+	KB_TEST_EXAMPLES=few $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $(QUICK) $(ARGS)
 
 # What the environment lacks, such as a browser, is left out and named.
 test-changed: BASE ?= HEAD
 test-changed: $(VENV)/.test-tools
-	KB_TEST_EXAMPLES=some $(BIN)/python -m pytest -q -n auto --dist worksteal $$($(BIN)/python tests/support/changed.py $(BASE)) $(ARGS)
+	KB_TEST_EXAMPLES=some $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $$($(BIN)/python tests/support/changed.py $(BASE)) $(ARGS)
 
 test-all: $(VENV)/.tox
 	$(BIN)/tox run-parallel --parallel auto --parallel-no-spinner $(if $(ENVS),-e $(ENVS),) $(ARGS)

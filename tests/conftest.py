@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With KB_TEST_SHARE, leave out the items of expensive tests whose turn is in another run. Of
-    several processes, none works alone at the end: the most expensive files are first.
+    several processes, none works alone at the end: the most expensive files are first. A process
+    takes whole files (`--dist loadfile`), as some tests build on the state that others leave.
     """
     if text := os.environ.get("KB_TEST_SHARE"):
         share = read_share(text)

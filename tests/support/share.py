@@ -5,7 +5,7 @@ first. With KB_TEST_SHARE=K/N, a run takes every Nth of their items, beginning w
 every item that is not listed. N runs with consecutive K take each item once. After K/N, the
 variable names folders and files of tests, relative to `tests`, that run whole:
 
-    KB_TEST_SHARE="0/4 durability core/test_csv.py" pytest
+    KB_TEST_SHARE="0/8 durability core/test_csv.py" pytest
 
 Without the variable, as in `make test-all`, every item runs. In the folder `tests`,
 
@@ -35,10 +35,10 @@ from support.changed import FAULT_PATHS, FAULTS, KILLS, ROOT, base_of, changed_p
 
 COSTS = Path(__file__).with_name("costs.txt")
 
-RUNS = 4
+RUNS = 8
 """This number of runs with consecutive turns takes every item."""
 
-MIN_SECONDS = 0.5
+MIN_SECONDS = 0.2
 """A function that takes less is not listed, so all of its items always run."""
 
 MAX_WHOLE_SECONDS = 60.0
