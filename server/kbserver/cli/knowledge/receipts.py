@@ -12,7 +12,7 @@ from kbcore.receipts.verifier import NotValid, verify
 from kbplanner.syntax.diagnostics import counted
 from kbserver.cli.shared.exits import Failed, describe_os_error, errors_in, reports_errors
 from kbserver.cli.shared.groups import CommandGroup
-from kbserver.cli.shared.target import CommandTarget, target_options
+from kbserver.cli.shared.target import CommandTarget, whole_target_options
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -52,7 +52,7 @@ def create_key_file(file: str) -> None:
     required=True,
     help="File to create for the receipt",
 )
-@target_options
+@whole_target_options
 def create(
     target: CommandTarget,
     goals: tuple[str, ...],
