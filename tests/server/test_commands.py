@@ -137,6 +137,9 @@ def test_mistakes_are_one_clear_line(where, tmp_path):
     two = kbcore("tell", *where, "p(a)", "q(b", "r(c", expect=1).stderr
     assert two.startswith("statements:2:2: error[K008]: ")
     assert two.endswith("kbcore: 2 errors; nothing was stored\n")
+    for name in ("tell", "teach"):
+        said = kbcore(name, *where, str(wrong), expect=2).stderr
+        assert said == f"kbcore: '{wrong}' is a file; `kbcore load {wrong}` stores its content\n"
     assert kbcore("query", *where, "p(a)", expect=1).stdout == ""
     odd = tmp_path / "facts.txt"
     odd.write_text("", encoding="utf-8")

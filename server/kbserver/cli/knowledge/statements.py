@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any, TextIO
 
@@ -101,6 +102,12 @@ def _store(
     preview: bool,
 ) -> None:
     """Store statements; print the number of facts, if there are any, and the rules."""
+    for statement in statements:
+        # `rules.kb` is also two facts without arguments, which nobody means.
+        if ({".", "/"} & {*statement.strip()[:-1]}) and os.path.isfile(statement):
+            raise Failed(
+                f"'{statement}' is a file; `kbcore load {statement}` stores its content", 2
+            )
     text = join_statements(statements)
     if has_goal(text):
         raise Failed("a query cannot be stored; use `kbcore ask`, or `kbcore run` for a file")
