@@ -4,6 +4,7 @@ has to be closer than that of a search.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator
 from itertools import chain
@@ -26,6 +27,16 @@ MAX_MEANT = 10_000
 
 _PREDICATES = AllBut(ADAPTER_PREDICATES)
 
+_REQUEST = re.compile(
+    r"\s*(?:please\s+)?(?:(?:can|could|would)\s+you\s+)?(?:please\s+)?(?:forget|delete|erase|remove)\s+"
+    r"(?:(?:everything|all|anything)\s+)?(?:about\s+)?(?=\S)",
+    re.IGNORECASE,
+)
+"""The beginning of a text that asks for what the operation does."""
+
+_DOUBLE_NAME = re.compile(r"[^\W\d_][\w']*(?:-[^\W\d_][\w']*)+")
+"""Words joined by hyphens, which are one name where they begin with capitals: Pavlik-Kovar."""
+
 
 def facts_meant(tenant: Tenant, about: str, user: str, budget: Budget) -> tuple[FactKey, ...]:
     """Return the facts that have more than half of the words of a text, those that are not valid
@@ -36,7 +47,9 @@ def facts_meant(tenant: Tenant, about: str, user: str, budget: Budget) -> tuple[
     looked at. The caller holds the read lock. Raises InvalidInput for more than MAX_MEANT facts,
     and BudgetExceeded.
     """
+    about = _without_request(about)
     text, subject_words = _subject(about, user, budget)
+    named = _double_names(about)
     partition = tenant.partitions(None)[0]
     meant: list[FactKey] = []
     for stored, rows in chain(
@@ -46,12 +59,23 @@ def facts_meant(tenant: Tenant, about: str, user: str, budget: Budget) -> tuple[
         cells, arity = stored.relation.rows(rows), stored.schema.arity
         for index in budget.paced(range(len(rows))):
             args = tuple(tenant.engine.texts(cells[index * arity : (index + 1) * arity]))
-            has = own.union(*(_words(arg, budget) for arg in args))
+            has = own.union(*(_words(arg, subject_words, budget) for arg in args))
+            for name in named:
+                if not name <= has:
+                    has -= name
             if 2 * len(subject_words & has) > len(subject_words):
                 meant.append((None, stored.schema.predicate, args, stored.schema.positive))
         if len(meant) > MAX_MEANT:
             raise InvalidInput.at("about", f"means more than {MAX_MEANT:,} facts; use more words")
     return tuple(meant)
+
+
+def _without_request(about: str) -> str:
+    """Return what "please forget ..." names."""
+    begin = _REQUEST.match(about)
+    named = about if begin is None else about[begin.end() :]
+    end = named.rstrip(" .!?")
+    return end[: -len("please")].rstrip(" ,") if end.lower().endswith(" please") else named
 
 
 def _subject(about: str, user: str, budget: Budget) -> tuple[str, frozenset[str]]:
@@ -93,6 +117,19 @@ def _not_valid_now(
             yield stored, array("I", [row for row in budget.paced(rows) if row not in valid])
 
 
-def _words(arg: str, budget: Budget) -> frozenset[str]:
+def _words(arg: str, subject: frozenset[str], budget: Budget) -> frozenset[str]:
+    """Return the words of an argument, but no part of a double name that is not named whole."""
     dates = date_words(arg)
+    if any(not name <= subject for name in _double_names(arg)):
+        arg = _DOUBLE_NAME.sub(
+            lambda each: each.group() if frozenset(words(each.group())) <= subject else " ", arg
+        )
     return frozenset([*words(arg, budget.yield_now), *words(" ".join(dates))])
+
+
+def _double_names(text: str) -> list[frozenset[str]]:
+    return [
+        frozenset(words(each))
+        for each in _DOUBLE_NAME.findall(text)
+        if all(part[0].isupper() for part in each.split("-"))
+    ]

@@ -606,6 +606,33 @@ def test_words_forget_what_has_most_of_them_also_if_it_has_ended(moved_to_berlin
     assert moved_to_berlin.forget(about).fact_count == 0
 
 
+@pytest.mark.parametrize(
+    "about", ["jam", "forget jam please", "Please forget everything about jam!", "delete the jam"]
+)
+def test_the_request_to_forget_does_not_count(memory, about):
+    memory.kb.tell("likes(mia, jam)")
+    assert [each.fact for each in memory.forget(about).facts] == ["likes(mia, jam)"]
+    assert memory.forget("forget please").fact_count == 0
+
+
+@pytest.mark.parametrize(
+    ("about", "count"),
+    [
+        ("Fiona Pavlik", 1),
+        ("Fiona Pavlik-Kovar", 1),
+        ("Pavlik", 1),
+        ("Fiona", 2),
+        ("fiona pavlik kovar", 2),
+        ("ice cream", 1),
+    ],
+)
+def test_a_name_means_the_whole_name(memory, about, count):
+    memory.kb.tell('knows(mia, "Fiona Pavlik")')
+    memory.kb.tell('knows(mia, "Fiona Pavlik-Kovar")')
+    memory.kb.tell('likes(mia, "ice-cream")')
+    assert memory.forget(about).fact_count == count
+
+
 def test_the_name_of_the_user_means_all_that_mentions_her(moved_to_berlin):
     moved_to_berlin.forget("Mia", dry_run=False)
     assert moved_to_berlin.kb.ask("said(mia, ?what, ?when)") == []
