@@ -99,6 +99,6 @@ def test_costs_of_functions_that_exist_are_kept(
     existing = f"{here}::test_a_run_says_what_it_leaves_out"
     known = {existing: 5.0, f"{here}::test_gone": 4.0, "core/test_gone.py::test_x": 3.0}
     monkeypatch.setattr(share, "costs", lambda: known)
-    write_costs(tmp_path / "costs", {"core/test_new.py::test_y": 7.26, "core/a.py::test_z": 0.2})
+    write_costs(tmp_path / "costs", {"core/test_new.py::test_y": 7.26, "core/a.py::test_z": 0.1})
     assert (tmp_path / "costs").read_text() == f"7.3 core/test_new.py::test_y\n5.0 {existing}\n"
-    assert MIN_SECONDS > 0.2
+    assert MIN_SECONDS > 0.1

@@ -75,10 +75,19 @@ export function useRules() {
   });
 }
 
-/** Return a function that reads everything again that a write may have changed. The preview of the write is over: its rule may be gone. */
-export function useRefresh(): () => Promise<void> {
+/**
+ * Return a function that reads everything again that a write may have changed, but not the messages that it has deleted. The preview of the
+ * write is over: its rule may be gone.
+ */
+export function useRefresh(): (deleted?: readonly string[]) => Promise<void> {
   const queries = useQueryClient();
-  return useCallback(() => queries.invalidateQueries({ predicate: ({ queryKey }) => !["auth", "preview"].includes(String(queryKey[0])) }), [queries]);
+  return useCallback(
+    (deleted = []) =>
+      queries.invalidateQueries({
+        predicate: ({ queryKey: [kind, , id] }) => !["auth", "preview"].includes(String(kind)) && !(kind === "episode" && deleted.includes(String(id))),
+      }),
+    [queries],
+  );
 }
 
 /** Return the fields that name a fact in a request: without its confidence, times and metadata. */

@@ -127,9 +127,9 @@ export function ForgetDialog({ text, onClose }: { text: string; onClose: Close }
   });
   const forget = useMutation({
     mutationFn: () => dataOf(client.POST("/memory/forget", { body: { about: text, dryRun: false } as never, params: {} as never })),
-    onSuccess: async ({ factCount, textCount }) => {
+    onSuccess: async ({ factCount, textCount, texts }) => {
       onClose(`Forgotten: ${count(factCount, "fact")}, ${count(textCount, "message")}.`);
-      await refresh();
+      await refresh(texts.map(({ episode }) => episode));
     },
   });
   const lost = preview.data;
