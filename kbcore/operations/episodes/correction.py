@@ -13,6 +13,7 @@ from kbcore.branching.preview import Proposal, TruthPreview
 from kbcore.errors import Conflict, Forbidden, InvalidInput, NotFound
 from kbcore.operations.conflicts import ConflictResolver
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, EpisodeMethods
+from kbcore.operations.episodes.reopening import Reopened, reopened_by
 from kbcore.operations.history.undo import LogReplay, UndoneChange
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import (
@@ -35,6 +36,8 @@ from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
 from kbcore.timestamps import time_text
 from kbcore.upkeep.purge import (
+    EPISODE,
+    SPEAKER,
     NamedScope,
     PurgedGoal,
     PurgePlan,
@@ -70,7 +73,8 @@ class PurgeRemovals:
     `facts` and `conclusions` are cut at the limit of the request; the counts are complete, except
     those of conclusions if `truncated`. `scopes` have names that mention the subject, with all
     their facts; `rules`, among them phrases, mention it too and stay. `similar` are names that
-    contain the subject as a part of a word. `erased` is True if no byte of the purged text is left
+    contain the subject as a part of a word. `restored` are facts that a removed one had ended, as
+    they hold without it, cut at the limit. `erased` is True if no byte of the purged text is left
     in the log and the snapshots of this node. Changes before the number `undo_from` cannot be
     undone any more.
     """
@@ -84,6 +88,7 @@ class PurgeRemovals:
     goals: list[PurgedGoal]
     scopes: list[NamedScope]
     similar: list[str]
+    restored: list[Row]
     truncated: bool
     dry_run: bool
     limit: int
@@ -233,7 +238,9 @@ class Corrections(EpisodeMethods, ABC):
     ) -> PurgeRemovals:
         """Remove facts and episodes, and their text from the log and the snapshots.
 
-        Facts that keep other evidence stay when their episodes go. Standing goals that mention the
+        Facts that keep other evidence stay when their episodes go. Where the fact of an episode or
+        speaker had ended an older value of a declared `@key`, or the opposite, that holds again up
+        to the end of the fact. Standing goals that mention the
         subject end. Rules are never removed, only listed; scopes whose names mention the subject
         are dropped if the target says so. A purge that finds nothing is carried out too, because
         the log may have facts about the subject that were retracted before. Without `wait`, the
@@ -243,16 +250,50 @@ class Corrections(EpisodeMethods, ABC):
         """
         self._check_upkeep(None)
         self._services.refuse_on_follower()
+        outcome, parts, reopened = self._planned_purge(target, dry_run, limit, request_limits)
+        if not dry_run:
+            if self._services.find_tenant(self.database, self.tenant) is not None:
+                for _ in range(MAX_ATTEMPTS):
+                    try:
+                        self._purge(target, parts, outcome, reopened)
+                        break
+                    except Outdated:
+                        outcome, parts, reopened = self._planned_purge(
+                            target, dry_run, limit, request_limits
+                        )
+                else:
+                    raise Conflict("the tenant was changed by other requests again and again")
+            # Also for a tenant that does not exist: its deletion may not have been erased yet.
+            if wait:
+                outcome.erased = self._services.erase(self.database, self.tenant)
+            else:
+                self._services.erase_later()
+            outcome.undo_from = self.undo_from()
+        return outcome
+
+    def _planned_purge(
+        self,
+        target: PurgeTarget,
+        dry_run: bool,
+        limit: int,
+        request_limits: RequestLimits | None,
+    ) -> tuple[PurgeRemovals, list[tuple[Any, ...]], Reopened]:
+        """Return what a purge would remove, as it is answered and as it is logged, and what would
+        hold again.
+        """
         plan = PurgePlan()
         rows: list[Row] = []
         parts: list[tuple[Any, ...]] = []
         names: list[RetractFact] = []
+        reopened = Reopened()
 
         goals = self._goals_to_purge()
 
         def select(tenant: Tenant, budget: Budget) -> None:
-            nonlocal plan
+            nonlocal plan, reopened
             plan = plan_purge(tenant, target, budget, goals)
+            if target.by in (EPISODE, SPEAKER):
+                reopened = reopened_by(tenant, plan, budget)
             rows[:] = plan.rows(tenant, limit)
             parts[:] = purge_records(tenant, plan, budget)
             names[:] = _retractions(parts, budget) if plan.fact_count <= MAX_PREVIEWED else []
@@ -276,21 +317,13 @@ class Corrections(EpisodeMethods, ABC):
             plan.goals,
             plan.scopes,
             plan.similar,
+            reopened.rows(limit),
             preview.truncated,
             dry_run,
             limit,
             timestamp=self._services.clock.now_ms(),
         )
-        if not dry_run:
-            if self._services.find_tenant(self.database, self.tenant) is not None:
-                self._purge(target, parts, outcome)
-            # Also for a tenant that does not exist: its deletion may not have been erased yet.
-            if wait:
-                outcome.erased = self._services.erase(self.database, self.tenant)
-            else:
-                self._services.erase_later()
-            outcome.undo_from = self.undo_from()
-        return outcome
+        return outcome, parts, reopened
 
     def undo_from(self) -> int:
         """Return the number before which no change can be undone, because it was purged or is no
@@ -379,7 +412,11 @@ class Corrections(EpisodeMethods, ABC):
             )
 
     def _purge(
-        self, target: PurgeTarget, parts: list[tuple[Any, ...]], outcome: PurgeRemovals
+        self,
+        target: PurgeTarget,
+        parts: list[tuple[Any, ...]],
+        outcome: PurgeRemovals,
+        reopened: Reopened,
     ) -> None:
         outcome.id = f"purge-{secrets.token_hex(8)}"
         episodes = tuple(episode.id for episode in outcome.episodes)
@@ -387,10 +424,18 @@ class Corrections(EpisodeMethods, ABC):
         dropped: tuple[Change, ...] = tuple(
             DropScope(each.scope) for each in outcome.scopes if each.dropped
         )
+        restored = reopened.changes()
+
+        def check() -> None:
+            tenant = self._read_tenant()
+            with tenant.lock.read():
+                if not reopened.is_current(tenant):
+                    raise Outdated("the facts to restore have changed")
+
         for part in parts:
             purged = PurgeMemory(outcome.id, target.by, part, episodes, goals)
-            delta = self._commit((purged, *dropped))
-            episodes, dropped = (), ()
+            delta = self._commit((purged, *dropped, *restored), check if restored else None)
+            episodes, dropped, restored = (), (), ()
             outcome.timestamp = delta.at
         self._end_goals(goals)
 
