@@ -5,6 +5,7 @@ import random
 import pytest
 
 import kbcore
+from kbcore.config.settings import Config
 from kbcore.operations.episodes import correction
 
 KEY = "@key lives(?who, _)."
@@ -58,6 +59,27 @@ def test_what_is_restored_survives_a_restart_with_its_evidence(kb, tmp_path) -> 
         (row,) = again.query("lives(mia, ?where)").rows()
         assert [span["episode"] for span in row["evidence"]] == [first]
         assert [each.speaker for each in again.episodes().episodes] == ["ann"]
+
+
+def test_what_is_restored_is_not_based_on_the_source(kb) -> None:
+    first = say(kb, "ann", "lives(mia, oslo)", "2026-01-01")
+    say(kb, "web", "lives(mia, oslo)", "2026-01-02")
+    say(kb, "web", "lives(mia, rome)", "2026-02-01")
+    (restored,) = kb.purge(speaker="web").restored
+    (row,) = kb.query("lives(mia, ?where)").rows()
+    assert [[span["episode"] for span in each["evidence"]] for each in (restored, row)] == [
+        [first],
+        [first],
+    ]
+
+
+def test_a_full_tenant_can_be_purged() -> None:
+    with kbcore.open_kb(config=Config(tenant_max_facts=2), storage="memory") as full:
+        full.teach(KEY)
+        say(full, "ann", "lives(mia, oslo)", "2026-01-01")
+        say(full, "web", "lives(mia, rome)", "2026-02-01")
+        assert full.purge(speaker="web").fact_count == 1
+        assert lives(full) == ["oslo"]
 
 
 def test_a_fact_that_the_source_denied_holds_again(kb) -> None:

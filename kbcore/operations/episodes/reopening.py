@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kbcore.branching.places import Keys, ScopePlace, keys_of, places_of
@@ -70,6 +70,7 @@ def reopened_by(tenant: Tenant, plan: PurgePlan, budget: Budget) -> Reopened:
     a fact and its denial, and the other one ends when it begins. Raises BudgetExceeded.
     """
     reopened = Reopened()
+    episodes = {episode.id for episode in budget.paced(plan.episodes)}
     keys: dict[str | None, Keys] = {}
     purged: dict[int, set[RowKey]] = {}
     claims: list[tuple[Fact, ScopePlace, int]] = []
@@ -93,7 +94,7 @@ def reopened_by(tenant: Tenant, plan: PurgePlan, budget: Budget) -> Reopened:
             end = ends[place][end]
         for key in _replaced(tenant, fact, place, start, purged, budget.yield_now):
             before = tuple(details_of(tenant, key))
-            after = tuple(_held_until(each, start, end) for each in before)
+            after = tuple(_held_until(each, start, end, episodes) for each in before)
             if after != before:
                 reopened.before[key], reopened.after[key] = before, after
     return reopened
@@ -153,11 +154,16 @@ def _replaced(
             yield fact.scope, fact.predicate, tuple(args), sign
 
 
-def _held_until(details: Details, start: int, end: int) -> Details:
-    """Return the details of a fact that ends at `start` if it went on up to `end`."""
+def _held_until(details: Details, start: int, end: int, episodes: Container[str]) -> Details:
+    """Return the details of a fact that ends at `start` if it went on up to `end`, without the
+    evidence of some episodes.
+    """
     row = details.row
     if row["validUntil"] != start or row["validFrom"] >= start:
         return details
     ends = [end] if row["ttl"] is None else [end, row["createdAt"] + row["ttl"]]
     until = max(start, min(ends))
-    return replace(details, row={**row, "validUntil": None if until >= FOREVER else until})
+    held = {**row, "validUntil": None if until >= FOREVER else until}
+    if "evidence" in row:
+        held["evidence"] = [span for span in row["evidence"] if span["episode"] not in episodes]
+    return replace(details, row=held)
