@@ -101,7 +101,7 @@ def configuration() -> str:
             "which one was used. Flags of `kbcore serve` take precedence. If a setting is not valid, "
             "the server exits with status 78 and a line that names the setting. A secret can also "
             f"be read from a file, whose path is the value of {secrets}, with or without the prefix. "
-            "Where [traces](../operations/traces.md) go, the variables of OpenTelemetry say."
+            "Where [traces](../operations/monitoring.md#traces) go, the variables of OpenTelemetry say."
         ),
     ]
     sections: dict[str, list[tuple[str, ...]]] = {}
@@ -402,8 +402,8 @@ def _fields(kind: type) -> list[str]:
     if not dataclasses.is_dataclass(kind) or kind is kbcore.Config:
         return []
     fields = [each for each in dataclasses.fields(kind) if not each.name.startswith("_")]
-    shown = ", ".join(f"`{each.name}: {each.type}`" for each in fields)
-    return ["", *paragraph(f"Fields: {shown}.")] if fields else []
+    typed = ", ".join(f"`{each.name}: {each.type}`" for each in fields)
+    return ["", *paragraph(f"Fields: {typed}.")] if fields else []
 
 
 def _members(name: str, kind: type) -> list[str]:
@@ -634,8 +634,8 @@ def command_line() -> str:
         ),
         *("", "## Knowledge base", ""),
         *paragraph(
-            "Options of commands that read or write a knowledge base: of a running server, or of a "
-            "storage that no server has open. They connect directly, without a proxy. A storage is "
+            "Options of all commands but those marked *Without a knowledge base*: they read or write one of a "
+            "running server, or of a storage that no server has open. They connect directly, without a proxy. A storage is "
             "opened with the [settings](configuration.md) of the environment, without keys and rate "
             "limits."
         ),
@@ -697,12 +697,21 @@ def _commands(
 def _command(
     path: str, command: click.Command, context: click.Context, common: set[str], serve: set[str]
 ) -> list[str]:
-    """Return the entry of a command; options that are `common`, or those of `serve`, by name."""
-    lines = ["", f"### {path}", ""]
+    """Return the entry of a command; options that are `common`, or those of `serve`, by name.
+
+    A command of a group has no heading.
+    """
     arguments = [each for each in command.collect_usage_pieces(context) if each != "[OPTIONS]"]
-    if arguments and not isinstance(command, click.Group):
-        lines += [f"    {path} {' '.join(arguments)}", ""]
-    for text in inspect.cleandoc(command.help or "").split("\n\n"):
+    usage = " ".join([path, *arguments])
+    first, *more = inspect.cleandoc(command.help or "").split("\n\n")
+    if path.count(" ") > 1:
+        lines = ["", *paragraph(" ".join(f"**`{usage}`**: {first}".split())), ""]
+    else:
+        lines = ["", f"### {path}", ""]
+        if arguments and not isinstance(command, click.Group):
+            lines += [f"    {usage}", ""]
+        lines += [*paragraph(" ".join(first.split())), ""]
+    for text in more:
         lines += [*paragraph(" ".join(text.split())), ""]
     rows = options_of(command, GENERAL)
     if not _lists_rows(command):
@@ -718,10 +727,10 @@ def _command(
     sections = {getattr(param, "section", GENERAL) for param in command.params}
     if _lists_rows(command):
         also.append("[output](#output)")
-    if TargetOption.section in sections:
-        also.append("[knowledge base](#knowledge-base)")
     if also:
         lines += [f"*Also* {', '.join(also)}.", ""]
+    if TargetOption.section not in sections and not isinstance(command, click.Group):
+        lines += ["*Without a knowledge base.*", ""]
     lines += [f"    {example}" for example in getattr(command, "examples", ())]
     return lines if lines[-1] else lines[:-1]
 

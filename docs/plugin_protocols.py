@@ -70,10 +70,10 @@ EXAMPLES = {
     "Salience": "[write a salience scorer](../how-to/write-a-merge-strategy.md#write-a-salience-scorer)",
     "Text": "[write an embedder or a tokenizer](../how-to/write-a-merge-strategy.md#write-an-embedder-or-a-tokenizer)",
     "Language models": "[write a model provider](../how-to/write-a-merge-strategy.md#write-a-model-provider)",
-    "Predicates": "[write a predicate plugin](../how-to/write-a-predicate-plugin.md)",
+    "Predicates": "[write a predicate plugin](../how-to/write-a-merge-strategy.md#write-a-predicate-plugin)",
     "Metrics": "[write a metrics sink](../how-to/write-a-merge-strategy.md#write-a-metrics-sink)",
     "Tables and bulk runs": "[write a table format](../how-to/write-a-merge-strategy.md#write-a-table-format)",
-    "Coordinators": "[use or write a coordinator](../how-to/survive-the-loss-of-a-machine.md#use-or-write-a-coordinator)",
+    "Coordinators": "[use or write a coordinator](../operations/replication.md#use-or-write-a-coordinator)",
     "SQL": "`plugins/kbplugins/bulk_sql/conditions.py`",
     "Webhooks": "[receive webhooks](../how-to/subscribe-to-changes.md#webhooks-receive-changes-at-an-address)",
     "Events of a node": "[your first plugin](../tutorial/first-plugin.md)",
@@ -82,7 +82,10 @@ EXAMPLES = {
 
 
 def sections() -> list[str]:
-    """Return the lines of the sections; raise ValueError if a class of the ports is in no section, or in two."""
+    """Return the lines of the sections.
+
+    Raises ValueError if a class of the ports is in no section, or in two.
+    """
     listed = [name for names in SECTIONS.values() for name in names]
     classes = {
         name

@@ -40,7 +40,7 @@ FOLDERS = (
 )
 PATTERNS = ["*/README.md", *(f"{folder}*.md" for folder in FOLDERS)]
 PAGES = sorted({page for pattern in PATTERNS for page in ROOT.glob(pattern)})
-CLUSTER = "survive-the-loss-of-a-machine.md"
+CLUSTER = "replication.md"
 KEYED, KEYS = "turn-on-keys.md", {"AUTH_ENABLED": "true", "BOOTSTRAP_TOKEN": "a-long-random-text"}
 """The page whose server asks for keys, and the settings it tells of."""
 MODELLED = ("swap-the-model.md",)
