@@ -244,7 +244,7 @@ def metrics() -> str:
         "# Metrics",
         "",
         *paragraph(
-            "For operators: find a metric (Prometheus counter, gauge, histogram). "
+            "For operators: find a metric family (counter, gauge, histogram) and its labels. "
             "`GET /metrics` returns the metrics in the Prometheus text format if `METRICS_SINKS` "
             "(by default `prometheus`) names a sink with that format, and 404 otherwise. "
             "Operations count in the same way over HTTP, from the command line on a folder, and "
