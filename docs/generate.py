@@ -6,7 +6,6 @@ python docs/generate.py [--check | --openapi]
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import inspect
@@ -69,6 +68,27 @@ def table(columns: str, rows: Iterable[Iterable[str]]) -> list[str]:
 def paragraph(text: str) -> list[str]:
     """Return the lines of a paragraph, wrapped at 100 columns."""
     return textwrap.wrap(text, 100, break_on_hyphens=False, break_long_words=False)
+
+
+RELATED = {
+    "configuration.md": "environment variables, config, options, defaults, limits",
+    "plugin-protocols.md": "extension point, interface to implement, hook specification",
+    "tools.md": "MCP tools, function calling, agent tools, prompts",
+    "diagnostics.md": "syntax error, lint, warning of kbcore check, K001",
+    "cli.md": "commands, flags, options, exit code, terminal",
+    "metrics.md": "counter, gauge, histogram, label",
+    "errors.md": "exception, error code, status code, limit exceeded",
+    "python-api.md": "API reference, class, method, function, signature",
+}
+"""Words by which people search for a page, if they differ from its own."""
+
+
+def with_related(page: Path, text: str) -> str:
+    """Return the text of a page with a line of related searches after its first paragraph."""
+    if page.name not in RELATED:
+        return text
+    heading, first, rest = text.split("\n\n", 2)
+    return "\n\n".join((heading, first, f"*Related searches: {RELATED[page.name]}.*", rest))
 
 
 SETTING_SECTIONS = {
@@ -354,7 +374,8 @@ def python_api() -> str:
         if inspect.isfunction(value):
             parts += ["", f"    {name}{_signature(value)}"]
         elif is_typeddict(value):
-            parts += ["", *table("option, type, meaning", _options(value))]
+            typed = ", ".join(f"`{option}: {kind}`" for option, kind in _options(value))
+            parts += ["", *paragraph(f"Options: {typed}.")]
         elif issubclass(value, Enum):
             parts += ["", f"Values: {', '.join(f'`{each.name}`' for each in value)}."]
         elif not issubclass(value, Exception):
@@ -445,26 +466,18 @@ def _members(name: str, kind: type) -> list[str]:
     return parts
 
 
-def _options(kind: type) -> list[tuple[str, str, str]]:
-    """Return the keys of a TypedDict and of its bases with their types and descriptions."""
-    classes = {
-        node.name: node
-        for node in ast.parse(Path(inspect.getfile(kind)).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
+def _options(kind: type) -> list[tuple[str, str]]:
+    """Return the keys of a TypedDict and of its bases with their types."""
+    hints = {
+        name: annotation
+        for base in reversed(kind.__mro__)
+        for name, annotation in getattr(base, "__annotations__", {}).items()
     }
-    rows: dict[str, tuple[str, str, str]] = {}
-    pending = [kind.__name__]
-    while pending:
-        node = classes[pending.pop()]
-        pending += [
-            base.id for base in node.bases if isinstance(base, ast.Name) and base.id in classes
-        ]
-        for item, text in zip(node.body, node.body[1:], strict=False):
-            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-                meaning = " ".join(ast.literal_eval(text.value).split())  # type: ignore[attr-defined]
-                shape = ast.unparse(item.annotation).replace("|", "\\|")
-                rows[item.target.id] = (f"`{item.target.id}`", f"`{shape}`", meaning)
-    return [rows[name] for name in sorted(rows)]
+    return sorted((name, _type_name(each)) for name, each in hints.items())
+
+
+def _type_name(annotation: object) -> str:
+    return getattr(annotation, "__forward_arg__", None) or str(annotation)
 
 
 def _signature(function: Callable[..., object], shared: Mapping[str, str] = ARGUMENTS) -> str:
@@ -554,8 +567,8 @@ def tools() -> str:
         "# Tools, resources and prompts",
         "",
         *paragraph(
-            "For builders of agents: "
-            "the MCP server at `/mcp` has these tools, resources and prompts; see [how to connect "
+            "For builders of agents: look up the tools, resources and prompts of "
+            "the MCP server at `/mcp`; [connect "
             "a client](../how-to/connect-an-mcp-client.md). Arguments have the same form as the "
             "bodies of the HTTP routes; required arguments are in bold. Every list in an answer "
             "has a limited length, and `truncated` is true if "
@@ -768,8 +781,8 @@ def diagnostics() -> str:
     """Write the page of the codes of errors and warnings."""
     lines = ["# Errors and warnings of texts", ""]
     lines += paragraph(
-        "For rule authors: every error and warning about facts, rules and queries has a code. `kbcore check`, "
-        "`kb.check()` and [`POST /check`](http.md#post-check) report them; `kbcore check --explain "
+        "For rule authors: look up the code of an error or warning about facts, rules and queries. `kbcore check`, "
+        "`kb.check()` and [`POST /check`](http.md#post-check) report codes; `kbcore check --explain "
         "K012` prints an explanation. Errors refuse a text, warnings do not. `details.errors` of a "
         "refused request has the name as `code`. Each entry has a text with the mistake, then the "
         "same text corrected."
@@ -981,7 +994,7 @@ def main() -> int:
     stale += methods_of_clients()
     stale += comparison.update(ROOT, write="--check" not in sys.argv)
     for path, make in GENERATED.items():
-        text = f"{NOTE}\n\n{make()}\n"
+        text = f"{NOTE}\n\n{with_related(path, make())}\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(path.name)
             if "--check" not in sys.argv:

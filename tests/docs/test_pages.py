@@ -228,7 +228,10 @@ def test_links_lead_somewhere():
 def test_pages_made_from_the_code_are_current(monkeypatch):
     module = script_of_docs("generate", monkeypatch)
     for page, make in module.GENERATED.items():
-        assert page.read_text(encoding="utf-8") == f"{module.NOTE}\n\n{make()}\n", page
+        assert (
+            page.read_text(encoding="utf-8")
+            == f"{module.NOTE}\n\n{module.with_related(page, make())}\n"
+        )
 
 
 def test_every_opcode_is_documented():
