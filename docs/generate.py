@@ -31,6 +31,7 @@ import kbcore
 import kbplanner
 import kbserver
 from kbcore.config import SETTINGS
+from kbcore.config.settings import Setting
 from kbcore.limit_names import BUDGET_LIMITS, FIXED_LIMITS
 from kbcore.metrics import DOCUMENTED, FAMILIES
 from kbcore.node.admin import Admin
@@ -121,6 +122,8 @@ def configuration() -> str:
             "which one was used. Flags of `kbcore serve` take precedence. If a setting is not valid, "
             "the server exits with status 78 and a line that names the setting. A secret can also "
             f"be read from a file, whose path is the value of {secrets}, with or without the prefix. "
+            "Numbers are integers, in the unit that the name ends with: `_MS` milliseconds, `_MB` MiB, `_S` "
+            "seconds. Without permitted values, any text is accepted, or `true` and `false`. "
             "Where [traces](../operations/monitoring.md#traces) go, the variables of OpenTelemetry say."
         ),
     ]
@@ -130,10 +133,40 @@ def configuration() -> str:
             rows = sections.setdefault(title, [])
         default = setting.parser.format(setting.default)
         value = f"`{default}`" if default else "none"
-        rows.append((f"`{setting.name}`", value, setting.parser.permitted, setting.help))
+        rows.append(
+            (
+                f"`{setting.name}`",
+                value,
+                _permitted(setting.parser.permitted),
+                _without_unit(setting),
+            )
+        )
     for title, rows in sections.items():
-        lines += ["", f"## {title}", "", *table("setting, default, value, meaning", rows)]
+        lines += ["", f"## {title}", "", *table("setting, default, permitted, meaning", rows)]
     return "\n".join(lines)
+
+
+UNITS = {"_MS": "milliseconds", "_MB": "MiB"}
+"""Endings of the names of settings, and the unit that each stands for."""
+
+
+def _without_unit(setting: Setting) -> str:
+    """Return the meaning of a setting without the unit that its name has."""
+    unit = UNITS.get(setting.name[-3:], "")
+    return (
+        setting.help.replace(f"; in {unit}", "")
+        .replace(f", in {unit}", "")
+        .replace(f" in {unit}", "")
+        if unit
+        else setting.help
+    )
+
+
+def _permitted(text: str) -> str:
+    """Return the permitted values in few words: nothing for any text and for true and false."""
+    text = re.sub(r"^an integer of at least (\d+)$", r"from \1", text)
+    text = re.sub(r"^an integer from (\d+) to (\d+)$", r"\1 to \2", text)
+    return "" if text in ("text", "true or false") else text.removeprefix("one of ")
 
 
 def error_classes() -> list[type[KBError]]:
@@ -371,6 +404,14 @@ def python_api() -> str:
             ]
             continue
         parts += ["", f"## {name}", "", inspect.cleandoc(value.__doc__ or "")]
+        if value is kbcore.KnowledgeBase:
+            parts += [
+                "",
+                *paragraph(
+                    "Methods raise InvalidInput for an argument that cannot be used, RuleSyntaxError for a "
+                    "text with errors, BudgetExceeded for work over a limit, and the errors that they name."
+                ),
+            ]
         if inspect.isfunction(value):
             parts += ["", f"    {name}{_signature(value)}"]
         elif is_typeddict(value):
@@ -382,6 +423,11 @@ def python_api() -> str:
             parts += [*_fields(value), *_members(name, value)]
     return "\n".join(parts)
 
+
+COMMON_ERRORS = re.compile(
+    r"\s+Raises (?:(?:InvalidInput|RuleSyntaxError|BudgetExceeded)(?:, and |, | and )?)+\.(?=\s|$)"
+)
+"""Sentences about errors that the page mentions once, at the class."""
 
 INTERNAL = {
     "adopt",
@@ -458,6 +504,7 @@ def _members(name: str, kind: type) -> list[str]:
             continue
         text = inspect.cleandoc(value.__doc__ or "")
         if kind is kbcore.KnowledgeBase:
+            text = COMMON_ERRORS.sub("", text).rstrip()
             parts += ["", f"### {name}.{key}", "", f"    {call}", "", text]
         else:
             first, *more = text.split("\n\n")
@@ -734,8 +781,11 @@ def _command(
     rows = [row for row in rows if row not in common]
     if path != "kbcore serve" and len(serve & set(rows)) > 3:
         rows = [row for row in rows if row not in serve]
-        also.append("all options of [serve](#kbcore-serve) but `--worker`")
-    if rows:
+        also.append("all options of [serve](#kbcore-serve)")
+    if path == "kbcore serve":
+        names = ", ".join(f"`{row.split('`')[1]}`" for row in rows)
+        lines += [*paragraph(f"The [settings](configuration.md) say what they mean: {names}."), ""]
+    elif rows:
         lines += [*rows, ""]
     sections = {getattr(param, "section", GENERAL) for param in command.params}
     if _lists_rows(command):
