@@ -33,9 +33,9 @@ from kbcore.state.changes import (
 from kbcore.state.episodes.evidence import (
     evidence_from_json,
     evidence_of,
-    without_evidence,
 )
 from kbcore.state.facts import Fact, FactRows, Row
+from kbcore.state.intervals import without_reserved
 from kbcore.state.rulebook import ParsedRule
 from kbplanner.syntax.jsonwriter import rule_to_json
 
@@ -284,7 +284,7 @@ def _restoration(restored: RestoredFact) -> _EventParts:
         before.valid_from,
         before.valid_until,
         before.confidence,
-        without_evidence(before.metadata),
+        without_reserved(before.metadata),
         tuple(map(evidence_from_json, spans)),
     )
     atom = _row(fact, before.created_at, None)

@@ -292,10 +292,17 @@ class RestoredFact:
     ttl: int | None = None
     priority: float | None = None
 
+    @property
+    def key(self) -> FactKey:
+        """The identity of the fact."""
+        return self.scope, self.predicate, self.args, self.standing.positive
+
 
 @dataclass(frozen=True, slots=True)
 class RestoreFacts:
-    """Store facts with exactly the given attributes: part of undoing a change set."""
+    """Store facts with exactly the given attributes: part of undoing a change set, and of a purge,
+    which gives stored facts the time back that removed ones had taken.
+    """
 
     facts: tuple[RestoredFact, ...]
 

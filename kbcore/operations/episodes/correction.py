@@ -13,6 +13,7 @@ from kbcore.branching.preview import Proposal, TruthPreview
 from kbcore.errors import Conflict, Forbidden, InvalidInput, NotFound
 from kbcore.operations.conflicts import ConflictResolver
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, EpisodeMethods
+from kbcore.operations.episodes.given_back import given_back
 from kbcore.operations.history.undo import LogReplay, UndoneChange
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import (
@@ -24,12 +25,14 @@ from kbcore.state.changes import (
     EndFacts,
     Outdated,
     PurgeMemory,
+    RestoredFact,
+    RestoreFacts,
     RetractFact,
     UseLabels,
 )
 from kbcore.state.episodes.evidence import evidence_from_json
 from kbcore.state.episodes.purges import PurgeRecord
-from kbcore.state.facts import AssertOutcome, Fact, Row
+from kbcore.state.facts import AssertOutcome, Fact, FactRows, Row
 from kbcore.state.labels import NO_LABELS, Labels, admits, dominates
 from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
@@ -233,7 +236,8 @@ class Corrections(EpisodeMethods, ABC):
     ) -> PurgeRemovals:
         """Remove facts and episodes, and their text from the log and the snapshots.
 
-        Facts that keep other evidence stay when their episodes go. Standing goals that mention the
+        Facts that keep other evidence stay when their episodes go. A value that ended when a
+        removed one began holds again, up to the next newer value. Standing goals that mention the
         subject end. Rules are never removed, only listed; scopes whose names mention the subject
         are dropped if the target says so. A purge that finds nothing is carried out too, because
         the log may have facts about the subject that were retracted before. Without `wait`, the
@@ -283,7 +287,7 @@ class Corrections(EpisodeMethods, ABC):
         )
         if not dry_run:
             if self._services.find_tenant(self.database, self.tenant) is not None:
-                self._purge(target, parts, outcome)
+                self._purge(target, parts, outcome, request_limits)
             # Also for a tenant that does not exist: its deletion may not have been erased yet.
             if wait:
                 outcome.erased = self._services.erase(self.database, self.tenant)
@@ -379,7 +383,11 @@ class Corrections(EpisodeMethods, ABC):
             )
 
     def _purge(
-        self, target: PurgeTarget, parts: list[tuple[Any, ...]], outcome: PurgeRemovals
+        self,
+        target: PurgeTarget,
+        parts: list[tuple[Any, ...]],
+        outcome: PurgeRemovals,
+        request_limits: RequestLimits | None,
     ) -> None:
         outcome.id = f"purge-{secrets.token_hex(8)}"
         episodes = tuple(episode.id for episode in outcome.episodes)
@@ -387,12 +395,41 @@ class Corrections(EpisodeMethods, ABC):
         dropped: tuple[Change, ...] = tuple(
             DropScope(each.scope) for each in outcome.scopes if each.dropped
         )
-        for part in parts:
+        removed = [rows for part in parts for rows in part]
+        for number, part in enumerate(parts):
             purged = PurgeMemory(outcome.id, target.by, part, episodes, goals)
-            delta = self._commit((purged, *dropped))
+            changes: tuple[Change, ...] = (purged, *dropped)
+            delta = (
+                self._commit(changes)
+                if number
+                else self._give_back(changes, removed, episodes, request_limits)
+            )
             episodes, dropped = (), ()
             outcome.timestamp = delta.at
         self._end_goals(goals)
+
+    def _give_back(
+        self,
+        changes: tuple[Change, ...],
+        removed: Sequence[FactRows],
+        episodes: tuple[str, ...],
+        request_limits: RequestLimits | None,
+    ) -> Delta:
+        """Commit a purge, and give others the time back that the removed facts had taken."""
+        gone = frozenset(episodes)
+
+        def evaluate(tenant: Tenant, budget: Budget) -> tuple[tuple[RestoredFact, ...], int]:
+            return given_back(tenant, removed, gone, budget), tenant.seq
+
+        for _ in range(MAX_ATTEMPTS):
+            restored, seq = self._evaluated(evaluate, request_limits)
+            if not restored:
+                return self._commit(changes)
+            try:
+                return self._commit((*changes, RestoreFacts(restored)), self._nothing_since(seq))
+            except Outdated:
+                continue
+        raise Conflict("the tenant was changed by other requests again and again")
 
     def _stored(
         self, predicate: str, args: Sequence[str], positive: bool, scope: str | None
