@@ -13,7 +13,7 @@ from kbcore.branching.preview import Proposal, TruthPreview
 from kbcore.errors import Conflict, Forbidden, InvalidInput, NotFound
 from kbcore.operations.conflicts import ConflictResolver
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, EpisodeMethods
-from kbcore.operations.episodes.reopening import Reopened, reopened_by
+from kbcore.operations.episodes.given_back import given_back
 from kbcore.operations.history.undo import LogReplay, UndoneChange
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import (
@@ -25,12 +25,15 @@ from kbcore.state.changes import (
     EndFacts,
     Outdated,
     PurgeMemory,
+    RestoredFact,
+    RestoreFacts,
     RetractFact,
     UseLabels,
 )
-from kbcore.state.episodes.evidence import evidence_from_json
+from kbcore.state.episodes.evidence import evidence_from_json, evidence_of
 from kbcore.state.episodes.purges import PurgeRecord
-from kbcore.state.facts import AssertOutcome, Fact, Row
+from kbcore.state.facts import AssertOutcome, Fact, Row, conclusion
+from kbcore.state.intervals import without_reserved
 from kbcore.state.labels import NO_LABELS, Labels, admits, dominates
 from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
@@ -238,10 +241,10 @@ class Corrections(EpisodeMethods, ABC):
     ) -> PurgeRemovals:
         """Remove facts and episodes, and their text from the log and the snapshots.
 
-        Facts that keep other evidence stay when their episodes go. Where the fact of an episode or
-        speaker had ended an older value of a declared `@key`, or the opposite, that holds again up
-        to the end of the fact. Standing goals that mention the
-        subject end. Rules are never removed, only listed; scopes whose names mention the subject
+        Facts that keep other evidence stay when their episodes go. A value that ended when a fact
+        of the episode or speaker began holds again, up to the next newer value; what is removed for
+        another reason was not wrong, and restores nothing. Standing goals that mention the subject
+        end. Rules are never removed, only listed; scopes whose names mention the subject
         are dropped if the target says so. A purge that finds nothing is carried out too, because
         the log may have facts about the subject that were retracted before. Without `wait`, the
         text is removed from log and snapshots in the background; `purges` says when that is done.
@@ -250,50 +253,16 @@ class Corrections(EpisodeMethods, ABC):
         """
         self._check_upkeep(None)
         self._services.refuse_on_follower()
-        outcome, parts, reopened = self._planned_purge(target, dry_run, limit, request_limits)
-        if not dry_run:
-            if self._services.find_tenant(self.database, self.tenant) is not None:
-                for _ in range(MAX_ATTEMPTS):
-                    try:
-                        self._purge(target, parts, outcome, reopened)
-                        break
-                    except Outdated:
-                        outcome, parts, reopened = self._planned_purge(
-                            target, dry_run, limit, request_limits
-                        )
-                else:
-                    raise Conflict("the tenant was changed by other requests again and again")
-            # Also for a tenant that does not exist: its deletion may not have been erased yet.
-            if wait:
-                outcome.erased = self._services.erase(self.database, self.tenant)
-            else:
-                self._services.erase_later()
-            outcome.undo_from = self.undo_from()
-        return outcome
-
-    def _planned_purge(
-        self,
-        target: PurgeTarget,
-        dry_run: bool,
-        limit: int,
-        request_limits: RequestLimits | None,
-    ) -> tuple[PurgeRemovals, list[tuple[Any, ...]], Reopened]:
-        """Return what a purge would remove, as it is answered and as it is logged, and what would
-        hold again.
-        """
         plan = PurgePlan()
         rows: list[Row] = []
         parts: list[tuple[Any, ...]] = []
         names: list[RetractFact] = []
-        reopened = Reopened()
 
         goals = self._goals_to_purge()
 
         def select(tenant: Tenant, budget: Budget) -> None:
-            nonlocal plan, reopened
+            nonlocal plan
             plan = plan_purge(tenant, target, budget, goals)
-            if target.by in (EPISODE, SPEAKER):
-                reopened = reopened_by(tenant, plan, budget)
             rows[:] = plan.rows(tenant, limit)
             parts[:] = purge_records(tenant, plan, budget)
             names[:] = _retractions(parts, budget) if plan.fact_count <= MAX_PREVIEWED else []
@@ -317,13 +286,24 @@ class Corrections(EpisodeMethods, ABC):
             plan.goals,
             plan.scopes,
             plan.similar,
-            reopened.rows(limit),
+            [],
             preview.truncated,
             dry_run,
             limit,
             timestamp=self._services.clock.now_ms(),
         )
-        return outcome, parts, reopened
+        if dry_run:
+            self._given_back(target, parts, outcome, request_limits)
+        else:
+            if self._services.find_tenant(self.database, self.tenant) is not None:
+                self._purge(target, parts, outcome, request_limits)
+            # Also for a tenant that does not exist: its deletion may not have been erased yet.
+            if wait:
+                outcome.erased = self._services.erase(self.database, self.tenant)
+            else:
+                self._services.erase_later()
+            outcome.undo_from = self.undo_from()
+        return outcome
 
     def undo_from(self) -> int:
         """Return the number before which no change can be undone, because it was purged or is no
@@ -416,7 +396,7 @@ class Corrections(EpisodeMethods, ABC):
         target: PurgeTarget,
         parts: list[tuple[Any, ...]],
         outcome: PurgeRemovals,
-        reopened: Reopened,
+        request_limits: RequestLimits | None,
     ) -> None:
         outcome.id = f"purge-{secrets.token_hex(8)}"
         episodes = tuple(episode.id for episode in outcome.episodes)
@@ -424,20 +404,57 @@ class Corrections(EpisodeMethods, ABC):
         dropped: tuple[Change, ...] = tuple(
             DropScope(each.scope) for each in outcome.scopes if each.dropped
         )
-        restored = reopened.changes()
-
-        def check() -> None:
-            tenant = self._read_tenant()
-            with tenant.lock.read():
-                if not reopened.is_current(tenant):
-                    raise Outdated("the facts to restore have changed")
-
-        for part in parts:
+        for number, part in enumerate(parts):
             purged = PurgeMemory(outcome.id, target.by, part, episodes, goals)
-            delta = self._commit((purged, *dropped, *restored), check if restored else None)
-            episodes, dropped, restored = (), (), ()
+            changes: tuple[Change, ...] = (purged, *dropped)
+            if number:
+                delta = self._commit(changes)
+            else:
+                delta = self._commit_given_back(target, parts, outcome, changes, request_limits)
+            episodes, dropped = (), ()
             outcome.timestamp = delta.at
         self._end_goals(goals)
+
+    def _commit_given_back(
+        self,
+        target: PurgeTarget,
+        parts: list[tuple[Any, ...]],
+        outcome: PurgeRemovals,
+        changes: tuple[Change, ...],
+        request_limits: RequestLimits | None,
+    ) -> Delta:
+        """Commit a purge, and give others the time back that the removed facts had taken."""
+        for _ in range(MAX_ATTEMPTS):
+            restored, seq = self._given_back(target, parts, outcome, request_limits)
+            if not restored:
+                return self._commit(changes)
+            try:
+                return self._commit((*changes, RestoreFacts(restored)), self._nothing_since(seq))
+            except Outdated:
+                continue
+        raise Conflict("the tenant was changed by other requests again and again")
+
+    def _given_back(
+        self,
+        target: PurgeTarget,
+        parts: list[tuple[Any, ...]],
+        outcome: PurgeRemovals,
+        request_limits: RequestLimits | None,
+    ) -> tuple[tuple[RestoredFact, ...], int]:
+        """Return the facts that hold again after a purge, which the outcome lists, and the number
+        of the change after which they are as they are.
+        """
+        if target.by not in (EPISODE, SPEAKER):
+            return (), 0
+        removed = [rows for part in parts for rows in part]
+        episodes = frozenset(episode.id for episode in outcome.episodes)
+
+        def evaluate(tenant: Tenant, budget: Budget) -> tuple[tuple[RestoredFact, ...], int]:
+            return given_back(tenant, removed, episodes, budget), tenant.seq
+
+        restored, seq = self._evaluated(evaluate, request_limits)
+        outcome.restored = [_row(each) for each in restored[: outcome.limit]]
+        return restored, seq
 
     def _stored(
         self, predicate: str, args: Sequence[str], positive: bool, scope: str | None
@@ -508,6 +525,22 @@ class Corrections(EpisodeMethods, ABC):
                 raise Outdated("the fact has changed")
 
         return check
+
+
+def _row(fact: RestoredFact) -> Row:
+    """Return a restored fact in its external form."""
+    standing = fact.standing
+    row = {
+        **conclusion(fact.predicate, standing.positive, list(fact.args), fact.scope),
+        "metadata": dict(without_reserved(standing.metadata)),
+        "createdAt": standing.created_at,
+        "validFrom": standing.valid_from,
+        "validUntil": standing.valid_until,
+        "ttl": fact.ttl,
+        "confidence": standing.confidence,
+    }
+    spans = evidence_of(standing.metadata)
+    return {**row, "evidence": spans} if spans else row
 
 
 def _retractions(parts: Sequence[tuple[Any, ...]], budget: Budget) -> list[RetractFact]:

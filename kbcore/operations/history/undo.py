@@ -68,7 +68,7 @@ _Rules = tuple[dict[RuleKey, _RuleForms], dict[RuleKey, Declaration]]
 
 
 @dataclass(frozen=True, slots=True)
-class Details:
+class _Details:
     """The details of a fact with some labels, in one state: its row and its priority."""
 
     labels: Labels
@@ -76,7 +76,7 @@ class Details:
     priority: float
 
 
-StoredDetails = tuple[Details, ...]
+_Stored = tuple[_Details, ...]
 """A fact as it is stored in one state: its details with each of its labels, the newest last."""
 
 
@@ -276,7 +276,7 @@ class LogReplay:
         )
         _check_not_deployed(tenant, ((scope, (RULE, id)) for scope, id in with_labels), seq)
         inverse += _inverse_rules(of_rules, rules_after, *rules_before)
-        inverse += inverse_labelled([key for key in labelled if key in before], before)
+        inverse += _inverse_labelled([key for key in labelled if key in before], before)
         if not inverse:
             raise Conflict(
                 "the change set changed no fact and no rule",
@@ -338,14 +338,14 @@ def _scopes_changed_whole(changes: ChangeSet) -> set[str | None]:
 def _inverse_facts(
     gone: Sequence[FactKey],
     again: Sequence[FactKey],
-    before: Mapping[FactKey, StoredDetails],
-    after: Mapping[FactKey, StoredDetails],
+    before: Mapping[FactKey, _Stored],
+    after: Mapping[FactKey, _Stored],
 ) -> Iterator[Change]:
     """Yield the changes that remove the facts `gone` and store those of `again` as before."""
     for scope, name, args, sign in gone:
         yield RetractFact(name, args, sign, scope)
     if again:
-        yield RestoreFacts(tuple(restored_fact(before[key][0].row) for key in again))
+        yield RestoreFacts(tuple(_restored(before[key][0].row) for key in again))
     for key in again:
         scope, name, args, sign = key
         priority = before[key][0].priority
@@ -354,9 +354,7 @@ def _inverse_facts(
 
 
 def _changed_labels(
-    facts: Iterable[FactKey],
-    before: Mapping[FactKey, StoredDetails],
-    after: Mapping[FactKey, StoredDetails],
+    facts: Iterable[FactKey], before: Mapping[FactKey, _Stored], after: Mapping[FactKey, _Stored]
 ) -> Iterator[Labels]:
     """Yield the labels of the details of facts that are not the same in two states."""
     for key in facts:
@@ -378,7 +376,7 @@ def _labels_of_rules(
             yield NO_LABELS
 
 
-def _has_labels(*states: StoredDetails) -> bool:
+def _has_labels(*states: _Stored) -> bool:
     return any(len(state) > 1 or any(each.labels for each in state) for state in states)
 
 
@@ -397,8 +395,8 @@ def _check_not_deployed(
             )
 
 
-def inverse_labelled(
-    again: Sequence[FactKey], before: Mapping[FactKey, StoredDetails]
+def _inverse_labelled(
+    again: Sequence[FactKey], before: Mapping[FactKey, _Stored]
 ) -> Iterator[Change]:
     """Yield the changes that store facts as before, with the details of each of their labels."""
     for scope, name, args, sign in again:
@@ -406,7 +404,7 @@ def inverse_labelled(
     rounds: dict[tuple[int, Labels], list[RestoredFact]] = {}
     for key in again:
         for number, each in enumerate(before[key]):
-            fact = replace(restored_fact(each.row), priority=each.priority)
+            fact = replace(_restored(each.row), priority=each.priority)
             rounds.setdefault((number, each.labels), []).append(fact)
     for (_, labels), facts in sorted(rounds.items(), key=lambda each: each[0][0]):
         yield UseLabels(labels)
@@ -469,17 +467,16 @@ def _written_scopes(changes: Iterable[Change]) -> set[str]:
     return {scope for scope in scopes if scope is not None}
 
 
-def _rows_of(tenant: Tenant, names: Iterable[FactKey]) -> dict[FactKey, StoredDetails]:
+def _rows_of(tenant: Tenant, names: Iterable[FactKey]) -> dict[FactKey, _Stored]:
     """Return those of the facts that are stored, also values that have ended."""
-    stored: dict[FactKey, StoredDetails] = {}
+    stored: dict[FactKey, _Stored] = {}
     for name in names:
-        if details := tuple(details_of(tenant, name)):
+        if details := tuple(_details(tenant, name)):
             stored[name] = details
     return stored
 
 
-def details_of(tenant: Tenant, name: FactKey) -> Iterator[Details]:
-    """Yield a fact with each of its labels, as it is stored, also if it has ended."""
+def _details(tenant: Tenant, name: FactKey) -> Iterator[_Details]:
     scope, predicate, args, positive = name
     partition = tenant.partition(scope)
     stored = (
@@ -495,7 +492,7 @@ def details_of(tenant: Tenant, name: FactKey) -> Iterator[Details]:
         if row is not None:
             ids = layer.relation.locate(symbols, 1)
             priority = float(layer.relation.attributes(Attribute.PRIORITY, ids)[0])
-            yield Details(labels, row, priority)
+            yield _Details(labels, row, priority)
 
 
 def _in_force(later: Sequence[_Later], seq: int) -> list[_Later]:
@@ -565,8 +562,7 @@ def _key(row: Row) -> FactKey:
     return row["scope"], row["predicate"], tuple(row["args"]), not row["negated"]
 
 
-def restored_fact(row: Row) -> RestoredFact:
-    """Return a fact to be stored as a row has it."""
+def _restored(row: Row) -> RestoredFact:
     spans = [evidence_from_json(span).to_json() for span in row.get("evidence", ())]
     standing = ConflictingFact(
         not row["negated"],
