@@ -153,10 +153,16 @@ def _end_rows(tenant: Tenant, stored: StoredRelation, rows: list[RowKey], now: i
         for index, (begin, end) in zip(known, windows, strict=True)
         if begin <= now and current < end
     ]
-    if holding:
-        held_ids = array("I", [ids[index] for index in holding])
-        stored.relation.set_attribute(Attribute.VALID_UNTIL, held_ids, [now] * len(holding))
-        tenant.limit_new(stored, [rows[index] for index in holding], held_ids)
+    if not holding:
+        return holding
+    ended, ended_ids = [rows[index] for index in holding], array("I", [ids[i] for i in holding])
+    stored.relation.set_attribute(Attribute.VALID_UNTIL, ended_ids, [now] * len(ended))
+    stored.limited.update(ended)
+    stored.expired.update(ended)
+    lives = stored.relation.attributes(Attribute.TTL, ended_ids)
+    stored.lapsed.update(row for row, ttl in zip(ended, lives, strict=True) if ttl)
+    stored.hide(array("I", chain.from_iterable(ended)), ended_ids, True)
+    tenant.changed(len(ended), stored)
     return holding
 
 

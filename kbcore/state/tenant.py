@@ -390,8 +390,8 @@ class Tenant:
             heapq.heappush(self._moments, (following, next(self._counter), relation, row))
 
     def limit_new(self, relation: StoredRelation, rows: Sequence[RowKey], ids: array[int]) -> None:
-        """Do what `limit` does for facts that were just inserted or have just got an end, all of
-        which are visible and have a window.
+        """Do what `limit` does for facts that were just inserted, all of which are visible and have
+        a window.
         """
         now = self._now
         expired_rows, hidden = list[int](), list[int]()
