@@ -9,8 +9,6 @@ from typing import Any
 
 from kbcore.state.changes import Delta, EndedFact, EndFacts, EvictFacts, SetPriority
 from kbcore.state.intervals import (
-    EARLIER_KEY,
-    RESTATED_KEY,
     earlier_of,
     interval_at,
     restated_of,
@@ -31,9 +29,10 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import YieldNow, in_parts, paced
 
 GROUPS_PER_YIELD = 50
+ENDS_PER_YIELD = 200
 ROWS_PER_YIELD = 500
-"""Relations or single facts, and rows of one relation, between two calls of `yield_now`: about a
-millisecond."""
+"""Relations or single facts, facts of one relation that end, and rows of one relation that are
+removed, between two calls of `yield_now`: about a millisecond."""
 
 
 def evict(tenant: Tenant, change: EvictFacts, delta: Delta, yield_now: YieldNow) -> int:
@@ -114,7 +113,7 @@ def end_facts(tenant: Tenant, change: EndFacts, delta: Delta, yield_now: YieldNo
 def _end_together(
     tenant: Tenant, facts: Sequence[EndedFact], now: int, yield_now: YieldNow
 ) -> set[int]:
-    """End those facts that hold in a single interval and end `now`; return their indexes."""
+    """End those facts that hold in their newest interval and end `now`; return their indexes."""
     groups: dict[tuple[str | None, str, int, bool], list[int]] = {}
     for index, fact in enumerate(paced(facts, yield_now, ROWS_PER_YIELD)):
         if fact.until is None:
@@ -127,7 +126,7 @@ def _end_together(
         if partition is None or stored is None or stored.has_labels or not arity:
             continue
         stored = partition.writable(schema)
-        for part in in_parts(indexes, yield_now, ROWS_PER_YIELD):
+        for part in in_parts(indexes, yield_now, ENDS_PER_YIELD):
             args = list(chain.from_iterable([facts[index].args for index in part]))
             symbols = tenant.engine.find_many(args)
             rows = list(zip(*[iter(symbols)] * arity, strict=True))
@@ -136,14 +135,12 @@ def _end_together(
 
 
 def _end_rows(tenant: Tenant, stored: StoredRelation, rows: list[RowKey], now: int) -> list[int]:
-    """End those facts that are stored and hold in a single interval; return their indexes."""
+    """End those facts that are stored and hold in their newest interval, without later times;
+    return their indexes.
+    """
     indexes = list({row: index for index, row in enumerate(rows)}.values())
     if stored.metadata:
-        indexes = [
-            index
-            for index in indexes
-            if not {EARLIER_KEY, RESTATED_KEY} & stored.metadata.get(rows[index], {}).keys()
-        ]
+        indexes = [index for index in indexes if not _has_later(stored, rows[index], now)]
     ids = stored.relation.locate(array("I", chain.from_iterable(rows)), len(rows))
     known = [index for index in indexes if ids[index] != NO_ROW]
     windows = stored.windows(array("I", [ids[index] for index in known]))
@@ -157,13 +154,17 @@ def _end_rows(tenant: Tenant, stored: StoredRelation, rows: list[RowKey], now: i
         return holding
     ended, ended_ids = [rows[index] for index in holding], array("I", [ids[i] for i in holding])
     stored.relation.set_attribute(Attribute.VALID_UNTIL, ended_ids, [now] * len(ended))
-    stored.limited.update(ended)
-    stored.expired.update(ended)
-    lives = stored.relation.attributes(Attribute.TTL, ended_ids)
-    stored.lapsed.update(row for row, ttl in zip(ended, lives, strict=True) if ttl)
-    stored.hide(array("I", chain.from_iterable(ended)), ended_ids, True)
-    tenant.changed(len(ended), stored)
+    tenant.limit_many(stored, ended, ended_ids)
     return holding
+
+
+def _has_later(stored: StoredRelation, row: RowKey, at: int) -> bool:
+    """Return True if a fact was stated again after a time, or has a closed interval after it."""
+    metadata = stored.metadata.get(row)
+    if not metadata:
+        return False
+    ends = (each.end for each in earlier_of(metadata))
+    return any(end > at for end in (*ends, *restated_of(metadata)))
 
 
 def _end(tenant: Tenant, stored: StoredRelation, row: RowKey, at: int | None, now: int) -> bool:

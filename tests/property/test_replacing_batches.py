@@ -17,7 +17,7 @@ from kbcore.clock import ManualClock
 from kbcore.errors import Conflict
 from kbcore.operations import conflicts
 from kbcore.operations.conflicts import ConflictResolver
-from kbcore.state import eviction
+from kbcore.state import apply, eviction
 from kbcore.state.changes import AssertFacts
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.partition import RowKey
@@ -182,7 +182,7 @@ def none_together(*_: Any) -> set[int]:
     return set()
 
 
-@examples(600)
+@examples(150)
 @given(st.lists(STEPS, min_size=1, max_size=8))
 def test_many_facts_replace_what_each_of_them_replaces(steps: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -193,6 +193,7 @@ def test_many_facts_replace_what_each_of_them_replaces(steps: list[tuple[str, An
                 with patch.context() as slow:
                     slow.setattr(ConflictResolver, "_settled_together", by_itself)
                     slow.setattr(eviction, "_end_together", none_together)
+                    slow.setattr(apply, "_describe_together", none_together)
                     single.run(verb, details)
                 assert together.content() == single.content()
                 assert together.outcomes == single.outcomes
