@@ -257,13 +257,13 @@ class ConflictResolver:
             winners.add(new, places)
         ends = ended.facts()
         winning = paced(winners.entries(), self._yield_now, FACTS_PER_YIELD)
-        kept = AssertFacts(
+        stored_facts = AssertFacts(
             tuple(
                 self._with_new_times(each, ended) if places else each for each, places in winning
             ),
             discarded,
         )
-        return (EndFacts(ends), kept) if ends else (kept,)
+        return (EndFacts(ends), stored_facts) if ends else (stored_facts,)
 
     def _settled_together(self, assertion: Assertion, now: int) -> _Together:
         """Decide about the facts of a request that have no times and share no place with another.
@@ -494,14 +494,14 @@ def _groups(
     else:
         groups, timed = _grouped(assertion.facts, yield_now)
     names = Counter((rows.scope, rows.predicate, rows.arity) for _, rows in groups)
-    kept: list[tuple[Sequence[int], FactRows]] = []
+    together: list[tuple[Sequence[int], FactRows]] = []
     for numbers, rows in groups:
         name = rows.scope, rows.predicate, rows.arity
         if rows.arity and names[name] == 1 and name not in timed:
-            kept.append((numbers, rows))
+            together.append((numbers, rows))
         else:
             left.update(numbers)
-    return kept
+    return together
 
 
 def _grouped(

@@ -828,8 +828,8 @@ class TenantKB(
         self, group: FactRows, places: Sequence[tuple[Sequence[int], RelationSchema]], now: int
     ) -> list[list[tuple[int, tuple[str, ...], int | None]]]:
         """Return for each place, which is columns and a schema, the stored facts of the schema that
-        hold at `now` or later and have the arguments of one of the group in the columns: each with
-        the index of that one, its own arguments, and its beginning.
+        hold at `now` or later and have the arguments of a fact of the group in the columns: each
+        with the index of that fact, its own arguments, and its beginning.
 
         The beginning is None, and there are no arguments, where only a look at its intervals tells:
         it begins later or was stated again then, or facts of the relation have labels.
@@ -838,18 +838,18 @@ class TenantKB(
         with tenant.lock.read():
             (partition,) = self._partitions(tenant, group.scope)
             symbols = tenant.engine.find_many(group.args)
-            found = []
+            holding: list[list[tuple[int, tuple[str, ...], int | None]]] = []
             for columns, schema in places:
                 stored = partition.get(schema)
                 if stored is None or not stored.relation.counts().live:
-                    found.append([])
+                    holding.append([])
                     continue
                 ids, numbers = _matching(stored, symbols, columns)
                 if self.labels or stored.has_labels:
-                    found.append([(number, (), None) for number in numbers])
+                    holding.append([(number, (), None) for number in numbers])
                 else:
-                    found.append(list(stored.holding(tenant.engine, ids, numbers, now)))
-        return found
+                    holding.append(list(stored.holding(tenant.engine, ids, numbers, now)))
+        return holding
 
     def _state(self) -> tuple[Tenant, int]:
         """Return what identifies the stored facts and rules: equal as long as they are the same."""

@@ -618,13 +618,13 @@ def _describe_together(
     created = list(relation.attributes(Attribute.CREATED_AT, own))
     accesses = list(relation.attributes(Attribute.ACCESSES, own))
     sure = relation.attributes(Attribute.CONFIDENCE, own)
-    over = list[int]()  # positions of facts that begin anew
+    over = list[int]()  # positions of facts whose stored interval has ended
     limited = list[int]()
     begins, ends = list[int](), list[int]()
     unlimited = list[RowKey]()
     windows = zip(stored.windows(own), lives, strict=True)
-    for place, (index, ((start, until), ttl)) in enumerate(zip(chosen, windows, strict=True)):
-        fact, row, id = facts[index], rows[index], own[place : place + 1]
+    for number, (index, ((start, until), ttl)) in enumerate(zip(chosen, windows, strict=True)):
+        fact, row, id = facts[index], rows[index], own[number : number + 1]
         before = stored.metadata.get(row, {})
         renewal = _renewal(stored, id, fact, at, (start, until, int(ttl)))
         earlier = earlier_of(before)
@@ -633,24 +633,24 @@ def _describe_together(
                 Interval(
                     start,
                     renewal.past_end,
-                    int(created[place]),
-                    None if isnan(sure[place]) else sure[place],
+                    int(created[number]),
+                    None if isnan(sure[number]) else sure[number],
                     dict(without_reserved(before)),
                     within(restated_of(before), start, renewal.past_end),
                 )
             )
         if renewal.is_over:
-            over.append(place)
-            created[place], accesses[place] = at, 1
+            over.append(number)
+            created[number], accesses[number] = at, 1
         else:
-            accesses[place] += 1
+            accesses[number] += 1
         metadata = with_earlier(_metadata(tenant, fact, before), earlier)
         if row in stored.limited or fact.valid_from is not None:
-            limited.append(place)
+            limited.append(number)
             begins.append(renewal.begin)
             ends.append(renewal.end)
             times = [*restated_of(before), start, *fact.restated]
-            new_start = beginning(renewal.begin, int(created[place]))
+            new_start = beginning(renewal.begin, int(created[number]))
             inside = within(times, new_start, renewal.end)
             metadata = with_restated(metadata, inside) if inside else metadata
             if fact.valid_from is None and not earlier:
@@ -661,21 +661,21 @@ def _describe_together(
     relation.set_attribute(Attribute.ACCESSES, own, accesses)
     relation.set_attribute(Attribute.LAST_ACCESS, own, [at] * len(own))
     if over:
-        new = array("I", [own[place] for place in over])
+        new = array("I", [own[number] for number in over])
         relation.set_attribute(Attribute.PRIORITY, new, [UNSET_PRIORITY] * len(new))
     known = [facts[index].confidence for index in chosen]
     confidences = [UNKNOWN if each is None else each for each in known]
     relation.set_attribute(Attribute.CONFIDENCE, own, confidences)
     tenant.changed(0, stored)
     if limited:
-        selected = array("I", [own[place] for place in limited])
+        selected = array("I", [own[number] for number in limited])
         for attribute, cells in zip(_WINDOW, ([0] * len(selected), begins, ends), strict=True):
             relation.set_attribute(attribute, selected, cells)
-        tenant.limit_many(stored, [rows[chosen[place]] for place in limited], selected)
+        tenant.limit_many(stored, [rows[chosen[number]] for number in limited], selected)
         stored.limited.difference_update(unlimited)
     if delta.retold is not None:
-        for place, index in enumerate(chosen):
-            delta.retold[facts[index].key] = int(created[place])
+        for number, index in enumerate(chosen):
+            delta.retold[facts[index].key] = int(created[number])
     return set(chosen)
 
 

@@ -392,19 +392,19 @@ class Tenant:
     def limit_many(self, relation: StoredRelation, rows: Sequence[RowKey], ids: array[int]) -> None:
         """Do what `limit` does for many stored facts, each once, which have a validity window."""
         now = self._now
-        shown, hidden, expired = list[int](), list[int](), list[int]()
+        valid, hidden, expired = list[int](), list[int](), list[int]()
         scheduled = list[tuple[int, int, StoredRelation, RowKey]]()
         several = set[int]()
         for index, (start, end) in enumerate(relation.windows(ids)):
-            row, is_shown = rows[index], start <= now < end
+            row, is_valid = rows[index], start <= now < end
             following = FOREVER if start == end else start if now < start else end
             earlier = relation.metadata.get(row, {}).get(EARLIER_KEY) if relation.metadata else None
             if earlier:
                 several.add(index)
                 bounds = [bound for each in earlier for bound in each[:2] if bound > now]
                 following = min([each for each in (following, *bounds) if each > now] or [FOREVER])
-                is_shown = is_shown or any(each[0] <= now < each[1] for each in earlier)
-            (shown if is_shown else hidden).append(index)
+                is_valid = is_valid or any(each[0] <= now < each[1] for each in earlier)
+            (valid if is_valid else hidden).append(index)
             if end <= now:
                 expired.append(index)
             if now < following < min(relation.scheduled.get(row, FOREVER), FOREVER):
@@ -423,7 +423,7 @@ class Tenant:
             if ttl and index not in several
         )
         self._show(relation, [(rows[index], ids[index]) for index in hidden], hidden=True)
-        self._show(relation, [(rows[index], ids[index]) for index in shown], hidden=False)
+        self._show(relation, [(rows[index], ids[index]) for index in valid], hidden=False)
         if len(scheduled) > MAX_HEAP_PUSHES:
             self._moments += scheduled
             heapq.heapify(self._moments)
