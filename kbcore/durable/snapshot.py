@@ -437,7 +437,7 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
         tenant.label_sets.update(dict.fromkeys(several, 0))
     tenant.label_sets.update(dict.fromkeys(known, 0))
     if limited := chunk.get("limited"):
-        tenant.limit_new(
+        tenant.limit_many(
             stored, [key(index) for index in limited], array("I", [ids[index] for index in limited])
         )
 

@@ -320,9 +320,11 @@ def _clauses(
     check_statements(statements)
     facts: list[Fact] = []
     rules: list[Definition] = []
+    has_details = details != Fact("", (), scope=details.scope)
     for statement in statements:
         if isinstance(statement, FactStatement):
-            facts.append(_with_details(fact_of(statement), details))
+            fact = fact_of(statement, details.scope)
+            facts.append(_with_details(fact, details) if has_details else fact)
         elif isinstance(statement, GoalStatement):
             raise InvalidInput.at(
                 field,

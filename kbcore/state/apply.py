@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from math import isnan
 from typing import Any, NamedTuple
 
 from kbcore.state.changes import (
@@ -53,6 +54,7 @@ from kbcore.state.episodes.evidence import evidence_of, union, with_evidence, wi
 from kbcore.state.eviction import end_facts, evict, set_priority
 from kbcore.state.facts import UNSET_PRIORITY, Fact, FactRows
 from kbcore.state.intervals import (
+    EVIDENCE_KEY,
     STATED_KEY,
     Interval,
     earlier_of,
@@ -61,6 +63,7 @@ from kbcore.state.intervals import (
     with_late,
     with_restated,
     within,
+    without_reserved,
 )
 from kbcore.state.labelling import (
     Goes,
@@ -77,7 +80,7 @@ from kbcore.state.record_chain import WAITING_RECORDS
 from kbcore.state.rule_sets import DECLARATION, FACT, RULE
 from kbcore.state.subscriptions import StatePosition
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning, beginning_cell
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import YieldNow, go_on, in_parts, paced
@@ -318,8 +321,13 @@ def _assert_again(
     `inserted` are the symbols and ids of all of them, and the number of rows before.
     """
     symbols, ids, seen = inserted
+    together = set[int]()
+    again = [index for index, id in enumerate(ids) if id < seen]
+    for part in in_parts(again, yield_now, FACTS_PER_YIELD):
+        facts = {index: rows.fact(index) for index in part}
+        together |= _describe_together(tenant, stored, (symbols, ids), facts, at, delta)
     for index in paced(range(len(rows)), yield_now, FACTS_PER_YIELD):
-        if ids[index] < seen:
+        if ids[index] < seen and index not in together:
             row = tuple(symbols[index * rows.arity : (index + 1) * rows.arity])
             _describe(tenant, stored, row, ids[index : index + 1], rows.fact(index), at, True)
             if delta.retold is not None:
@@ -375,11 +383,15 @@ def _insert_in(
         return
     arity = stored.schema.arity
     seen = before
+    together = set[int]()
+    if len(facts) > 1:
+        known = {index: facts[index] for index, id in enumerate(ids) if id < before}
+        together = _describe_together(tenant, stored, (symbols, ids), known, at, delta)
     for i, fact in enumerate(facts):
         id = ids[i]
         again = id < seen
         seen = max(seen, id + 1)
-        if again or not _plain(fact):
+        if i not in together and (again or not _plain(fact)):
             row = tuple(symbols[i * arity : (i + 1) * arity])
             _describe(tenant, stored, row, ids[i : i + 1], fact, at, again)
             if again and delta.retold is not None:
@@ -431,7 +443,7 @@ def _describe_new(
         ]
         for attribute, cells in zip(_WINDOW, zip(*windows, strict=True), strict=True):
             relation.set_attribute(attribute, selected, cells)
-        tenant.limit_new(stored, [rows[index] for index in windowed], selected)
+        tenant.limit_many(stored, [rows[index] for index in windowed], selected)
     tenant.changed(0, stored)
 
 
@@ -574,6 +586,97 @@ def _describe(
         tenant.limit(stored, row)
         if not limited and not earlier:
             stored.limited.discard(row)
+
+
+def _describe_together(
+    tenant: Tenant,
+    stored: StoredRelation,
+    inserted: tuple[array[int], array[int]],
+    facts: Mapping[int, Fact],
+    at: int,
+    delta: Delta,
+) -> set[int]:
+    """Do what `_describe` does for those facts that were stored before, each once, and are asserted
+    without an end and evidence; return their indexes.
+
+    `inserted` are the symbols and ids of all facts of a request, and `facts` those that were stored
+    before, by index.
+    """
+    symbols, ids = inserted
+    arity, relation = stored.schema.arity, stored.relation
+    rows = {index: tuple(symbols[index * arity : (index + 1) * arity]) for index in facts}
+    chosen = [
+        index
+        for index, fact in facts.items()
+        if fact.ttl is None and fact.valid_until is None and not fact.evidence
+        if EVIDENCE_KEY not in stored.metadata.get(rows[index], ())
+    ]
+    own = array("I", [ids[index] for index in chosen])
+    if len(set(rows.values())) < len(rows) or not chosen:
+        return set()
+    lives = relation.attributes(Attribute.TTL, own)
+    created = list(relation.attributes(Attribute.CREATED_AT, own))
+    accesses = list(relation.attributes(Attribute.ACCESSES, own))
+    sure = relation.attributes(Attribute.CONFIDENCE, own)
+    over = list[int]()  # positions of facts whose stored interval has ended
+    limited = list[int]()
+    begins, ends = list[int](), list[int]()
+    unlimited = list[RowKey]()
+    windows = zip(stored.windows(own), lives, strict=True)
+    for number, (index, ((start, until), ttl)) in enumerate(zip(chosen, windows, strict=True)):
+        fact, row, id = facts[index], rows[index], own[number : number + 1]
+        before = stored.metadata.get(row, {})
+        renewal = _renewal(stored, id, fact, at, (start, until, int(ttl)))
+        earlier = earlier_of(before)
+        if renewal.past_end is not None:
+            earlier.append(
+                Interval(
+                    start,
+                    renewal.past_end,
+                    int(created[number]),
+                    None if isnan(sure[number]) else sure[number],
+                    dict(without_reserved(before)),
+                    within(restated_of(before), start, renewal.past_end),
+                )
+            )
+        if renewal.is_over:
+            over.append(number)
+            created[number], accesses[number] = at, 1
+        else:
+            accesses[number] += 1
+        metadata = with_earlier(_metadata(tenant, fact, before), earlier)
+        if row in stored.limited or fact.valid_from is not None:
+            limited.append(number)
+            begins.append(renewal.begin)
+            ends.append(renewal.end)
+            times = [*restated_of(before), start, *fact.restated]
+            new_start = beginning(renewal.begin, int(created[number]))
+            inside = within(times, new_start, renewal.end)
+            metadata = with_restated(metadata, inside) if inside else metadata
+            if fact.valid_from is None and not earlier:
+                unlimited.append(row)
+        if metadata or before:
+            stored.describe(row, metadata)
+    relation.set_attribute(Attribute.CREATED_AT, own, created)
+    relation.set_attribute(Attribute.ACCESSES, own, accesses)
+    relation.set_attribute(Attribute.LAST_ACCESS, own, [at] * len(own))
+    if over:
+        new = array("I", [own[number] for number in over])
+        relation.set_attribute(Attribute.PRIORITY, new, [UNSET_PRIORITY] * len(new))
+    known = [facts[index].confidence for index in chosen]
+    confidences = [UNKNOWN if each is None else each for each in known]
+    relation.set_attribute(Attribute.CONFIDENCE, own, confidences)
+    tenant.changed(0, stored)
+    if limited:
+        selected = array("I", [own[number] for number in limited])
+        for attribute, cells in zip(_WINDOW, ([0] * len(selected), begins, ends), strict=True):
+            relation.set_attribute(attribute, selected, cells)
+        tenant.limit_many(stored, [rows[chosen[number]] for number in limited], selected)
+        stored.limited.difference_update(unlimited)
+    if delta.retold is not None:
+        for number, index in enumerate(chosen):
+            delta.retold[facts[index].key] = int(created[number])
+    return set(chosen)
 
 
 def _window(stored: StoredRelation, ids: array[int]) -> tuple[int, int, int]:

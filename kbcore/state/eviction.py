@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from kbcore.state.changes import Delta, EndFacts, EvictFacts, SetPriority
+from kbcore.state.changes import Delta, EndedFact, EndFacts, EvictFacts, SetPriority
 from kbcore.state.intervals import (
     earlier_of,
     interval_at,
@@ -23,14 +24,15 @@ from kbcore.state.labelling import (
 )
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import Attribute, beginning_cell
+from kbplanner.engine.backend import NO_ROW, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import YieldNow, paced
+from kbplanner.pacing import YieldNow, in_parts, paced
 
 GROUPS_PER_YIELD = 50
+ENDS_PER_YIELD = 200
 ROWS_PER_YIELD = 500
-"""Relations or single facts, and rows of one relation, between two calls of `yield_now`: about a
-millisecond."""
+"""Relations or single facts, facts of one relation that end, and rows of one relation that are
+removed, between two calls of `yield_now`: about a millisecond."""
 
 
 def evict(tenant: Tenant, change: EvictFacts, delta: Delta, yield_now: YieldNow) -> int:
@@ -83,7 +85,13 @@ def end_facts(tenant: Tenant, change: EndFacts, delta: Delta, yield_now: YieldNo
     """
     dimensions = tenant.rules.dimensions()
     ended: list[int] = []
+    together: set[int] = set()
+    if len(change.facts) > 1 and not (delta.labels or delta.view):
+        together = _end_together(tenant, change.facts, delta.at, yield_now)
+        ended += sorted(together)
     for index, fact in enumerate(paced(change.facts, yield_now, GROUPS_PER_YIELD)):
+        if index in together:
+            continue
         partition = tenant.partition(fact.scope)
         schema = RelationSchema(fact.predicate, len(fact.args), fact.positive)
         stored = partition.get(schema) if partition else None
@@ -99,7 +107,64 @@ def end_facts(tenant: Tenant, change: EndFacts, delta: Delta, yield_now: YieldNo
         if any(over):
             ended.append(index)
         settle(tenant, stored, row)
+    return sorted(ended)
+
+
+def _end_together(
+    tenant: Tenant, facts: Sequence[EndedFact], now: int, yield_now: YieldNow
+) -> set[int]:
+    """End those facts that hold in their newest interval and end `now`; return their indexes."""
+    groups: dict[tuple[str | None, str, int, bool], list[int]] = {}
+    for index, fact in enumerate(paced(facts, yield_now, ROWS_PER_YIELD)):
+        if fact.until is None:
+            name = fact.scope, fact.predicate, len(fact.args), fact.positive
+            groups.setdefault(name, []).append(index)
+    ended: set[int] = set()
+    for (scope, predicate, arity, positive), indexes in groups.items():
+        partition, schema = tenant.partition(scope), RelationSchema(predicate, arity, positive)
+        stored = partition.get(schema) if partition else None
+        if partition is None or stored is None or stored.has_labels or not arity:
+            continue
+        stored = partition.writable(schema)
+        for part in in_parts(indexes, yield_now, ENDS_PER_YIELD):
+            args = list(chain.from_iterable([facts[index].args for index in part]))
+            symbols = tenant.engine.find_many(args)
+            rows = list(zip(*[iter(symbols)] * arity, strict=True))
+            ended.update(part[each] for each in _end_rows(tenant, stored, rows, now))
     return ended
+
+
+def _end_rows(tenant: Tenant, stored: StoredRelation, rows: list[RowKey], now: int) -> list[int]:
+    """End those facts that are stored and hold in their newest interval, without later times;
+    return their indexes.
+    """
+    indexes = list({row: index for index, row in enumerate(rows)}.values())
+    if stored.metadata:
+        indexes = [index for index in indexes if not _has_later(stored, rows[index], now)]
+    ids = stored.relation.locate(array("I", chain.from_iterable(rows)), len(rows))
+    known = [index for index in indexes if ids[index] != NO_ROW]
+    windows = stored.windows(array("I", [ids[index] for index in known]))
+    current = tenant.at(now)
+    holding = [
+        index
+        for index, (begin, end) in zip(known, windows, strict=True)
+        if begin <= now and current < end
+    ]
+    if not holding:
+        return holding
+    ended, ended_ids = [rows[index] for index in holding], array("I", [ids[i] for i in holding])
+    stored.relation.set_attribute(Attribute.VALID_UNTIL, ended_ids, [now] * len(ended))
+    tenant.limit_many(stored, ended, ended_ids)
+    return holding
+
+
+def _has_later(stored: StoredRelation, row: RowKey, at: int) -> bool:
+    """Return True if a fact was stated again after a time, or has a closed interval after it."""
+    metadata = stored.metadata.get(row)
+    if not metadata:
+        return False
+    ends = (each.end for each in earlier_of(metadata))
+    return any(end > at for end in (*ends, *restated_of(metadata)))
 
 
 def _end(tenant: Tenant, stored: StoredRelation, row: RowKey, at: int | None, now: int) -> bool:

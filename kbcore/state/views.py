@@ -526,7 +526,7 @@ class _Copy:
             limited = [i for i, key in enumerate(keys) if key in stored.limited]
             if limited:
                 at = array("I", [new[i] for i in limited])
-                self._target.limit_new(target, [rows[i] for i in limited], at)
+                self._target.limit_many(target, [rows[i] for i in limited], at)
         self._target.changed(added, target)
 
     def _stack(self, stored: StoredRelation, target: StoredRelation, key: RowKey) -> None:
