@@ -77,7 +77,7 @@ from kbcore.state.facts import AssertOutcome, Fact, FactRows, Row
 from kbcore.state.labelling import OUTWEIGHED, intervals_seen
 from kbcore.state.labels import admits
 from kbcore.state.overlay import apply_to_overlay
-from kbcore.state.rule_sets import BY_HAND, item_key
+from kbcore.state.rule_sets import item_key
 from kbcore.state.rulebook import (
     RULES_PER_YIELD,
     ParsedDimension,
@@ -456,9 +456,9 @@ class TenantKB(
             if stored is None:
                 raise NotFound(f"no rule '{change.id}'", {"id": change.id, "scope": change.scope})
             known[:] = [stored]
-            owners = tenant.rule_sets.owners(change.scope, item_key(stored))
-            if owners and BY_HAND not in owners:
-                names = tenant.rule_sets.sets_of(change.scope, item_key(stored))
+            key = item_key(stored)
+            names = tenant.rule_sets.sets_of(change.scope, key)
+            if names and not tenant.rule_sets.by_hand_with(change.scope, key):
                 raise Conflict(
                     f"the rule '{change.id}' is in the rule set '{names[0]}': deploy it without the"
                     " rule",

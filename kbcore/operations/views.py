@@ -29,6 +29,7 @@ from kbcore.state.changes import (
     AssertRules,
     ChangeSet,
     Delta,
+    DeployRuleSet,
     EndFacts,
     EndSubscriptions,
     NoteAnswer,
@@ -81,6 +82,7 @@ _SEEN = (
     AssertRules,
     AddEpisodes,
     AddEvidence,
+    DeployRuleSet,
     EndFacts,
     NoteAnswer,
     RetractFact,
@@ -230,7 +232,8 @@ class ViewServices:
             if rules and self._view:
                 with tenant.lock.read():
                     try:
-                        tenant.rules.check(rules, NO_MODES, changes.yield_now)
+                        removed = self._replaced(tenant, changes)
+                        tenant.rules.check(rules, NO_MODES, changes.yield_now, removed)
                     except KBError:
                         raise _beside_others() from None
         episodes = [
@@ -241,7 +244,7 @@ class ViewServices:
         ]
         check = changes.check
         if check is not None or rules or episodes:
-            check = self._checked(tenant, rules, episodes, check)
+            check = self._checked(tenant, changes, rules, episodes, check)
         if any(isinstance(change, RetractRule) for change in changes.changes):
             check = partial(self._check_declarations, changes, check)
         changes = replace(changes, check=check, labels=self._labels, view=self._view)
@@ -291,6 +294,7 @@ class ViewServices:
     def _checked(
         self,
         tenant: Tenant | None,
+        changes: ChangeSet,
         rules: list[Any],
         episodes: list[str],
         check: Callable[[], None] | None,
@@ -299,7 +303,10 @@ class ViewServices:
 
         def checked() -> None:
             if tenant is not None:
+                removed = self._replaced(tenant, changes)
                 for rule in rules:
+                    if (rule.scope, rule.id) in removed:
+                        continue
                     known = tenant.rules.get(rule.scope, rule.id)
                     if known is not None and not is_same_rule(known, rule):
                         raise _beside_others()
@@ -318,6 +325,17 @@ class ViewServices:
             check()
 
         return checked
+
+    def _replaced(self, tenant: Tenant, changes: ChangeSet) -> set[tuple[str | None, str]]:
+        """Return scope and id of the stored rules that a deployment removes with all their labels,
+        before it stores others.
+        """
+        if not isinstance(changes.changes[0], DeployRuleSet):
+            return set()
+        removed = ((c.scope, c.id) for c in changes.changes if isinstance(c, RetractRule))
+        return {
+            key for key in removed if tenant.rules.labels.get(key, (NO_LABELS,)) == (self._labels,)
+        }
 
     def _as_seen(self, delta: Delta, tenant: Tenant | None) -> Delta:
         """Return the effect of a write with the symbols of the state of the view, and without
@@ -544,6 +562,12 @@ class ViewedReads(Queries, StandingGoalMethods):
             )
 
         return self._evaluated(evaluate, options.request_limits)
+
+    def _labelling(self: Seen, labels: Labels) -> Seen:
+        return self._seeing(self._whole_services(), self.view, labels)
+
+    def _labelled_as(self: Seen, labels: Mapping[str, Any]) -> Seen:
+        return self.viewed(labels=labels)
 
     def _seeing(self: Seen, services: Services, view: Labels, labels: Labels) -> Seen:
         """Return a handle on a view, which labels what it writes; `services` are those without."""

@@ -127,7 +127,7 @@ class DeployRuleSet:
     """Store a version of a rule set: rules, declarations and facts that are new or changed in it,
     and the keys of those that are no more in it.
 
-    It is the first change of its set. Those that follow store and remove the rules, declarations
+    It is the first change of its set, whose labels a new rule set gets. Those that follow store and remove the rules, declarations
     and facts which the deployment adds, and those which have lost their last owner.
     """
 

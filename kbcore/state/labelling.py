@@ -404,6 +404,13 @@ def all_go(layer: StoredRelation, row: RowKey) -> bool:
     return True
 
 
+def labels_in(stored: StoredRelation, layer: StoredRelation, row: RowKey) -> Labels:
+    """Return the labels of the details that a fact has in a layer, or in the relation itself."""
+    if layer is stored:
+        return stored.labels.get(row)
+    return next(labels for labels, each in stored.layers.items() if each is layer)
+
+
 def take_admitted(
     tenant: Tenant,
     stored: StoredRelation,

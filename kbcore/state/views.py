@@ -30,6 +30,7 @@ from kbcore.state.changes import (
     ChangeSet,
     Declare,
     Delta,
+    DeployRuleSet,
     EndFacts,
     EvictFacts,
     RestoreFacts,
@@ -344,7 +345,7 @@ def _note(state: _State, changes: Sequence[Change], delta: Delta, limit: int) ->
             state.rules_changed = True
             if any(isinstance(each, Dimension) for each in change.declarations):
                 state.is_stale = True
-        elif not isinstance(change, (RetractPattern, UseLabels, *BESIDES_CONTENT)):
+        elif not isinstance(change, (DeployRuleSet, RetractPattern, UseLabels, *BESIDES_CONTENT)):
             state.is_stale = True
 
 
@@ -409,6 +410,7 @@ class _Copy:
             if self._admits(self._tenant.episode_labels.get(episode.id, NO_LABELS)):
                 self._target.episodes.add(episode)
         self._rules()
+        self._rule_sets()
 
     def changes(self) -> None:
         """Copy what has changed."""
@@ -420,6 +422,7 @@ class _Copy:
                 self._target.episodes.add(episode)
         if state.rules_changed:
             self._rules()
+        self._rule_sets()
         changed: dict[tuple[str | None, RelationSchema], list[tuple[str, ...]]] = {}
         for scope, schema, args in paced(state.atoms, self._yield_now, ROWS_PER_YIELD):
             changed.setdefault((scope, schema), []).append(args)
@@ -466,6 +469,12 @@ class _Copy:
             if target.declaration(new.scope, new.id) != new:
                 target.declare(new.declaration)
         self._target.plan_version += 1
+
+    def _rule_sets(self) -> None:
+        """Give the state the rule sets that the view admits."""
+        source = self._tenant.rule_sets
+        if source.version or self._target.rule_sets.version:
+            self._target.writable_rule_sets().show(source, self._admits, self._yield_now)
 
     def _parts(self, stored: StoredRelation) -> list[tuple[array[int], int]]:
         """Return the symbols of the facts of a relation in parts, with their numbers."""
