@@ -73,7 +73,7 @@ from kbcore.state.labelling import (
 )
 from kbcore.state.labels import NO_LABELS, Labels
 from kbcore.state.merging.scopes import change_scopes
-from kbcore.state.partition import RowKey, StoredRelation, located
+from kbcore.state.partition import StoredRelation, located
 from kbcore.state.record_chain import WAITING_RECORDS
 from kbcore.state.rule_sets import DECLARATION, FACT, RULE
 from kbcore.state.subscriptions import StatePosition
@@ -164,6 +164,7 @@ def apply_changes(
     by_hand = True
     labels = delta.labels
     for number, change in enumerate(paced(changes, yield_now, CHANGES_PER_YIELD)):
+        delta.number = number
         if isinstance(change, UseLabels):
             delta.labels = change.labels
             continue
@@ -230,11 +231,11 @@ def _apply_change(
 
 def _assert_rules(tenant: Tenant, change: AssertRules, delta: Delta, yield_now: YieldNow) -> None:
     rules = tenant.writable_rules()
-    delta.rules_added += [
-        stored
-        for stored in paced(change.rules, yield_now, FACTS_PER_YIELD)
-        if rules.add(stored, delta.labels)
-    ]
+    for stored in paced(change.rules, yield_now, FACTS_PER_YIELD):
+        known = rules.get(stored.scope, stored.id)
+        others = () if known is None else rules.labels_of(known)
+        if rules.add(stored, delta.labels):
+            delta.note_rule("rules_added", stored, ((delta.labels, stored),), others)
     tenant.plan_version += 1
     if delta.labels and change.rules:
         tenant.use_labels(delta.labels)
@@ -323,7 +324,9 @@ def _assert_again(
             row = tuple(symbols[index * rows.arity : (index + 1) * rows.arity])
             _describe(tenant, stored, row, ids[index : index + 1], rows.fact(index), at, True)
             if delta.retold is not None:
-                delta.retold[rows.fact(index).key] = _created(stored, ids[index : index + 1])
+                delta.retold[delta.labels, rows.fact(index).key] = _created(
+                    stored, ids[index : index + 1]
+                )
         seen = max(seen, ids[index] + 1)
 
 
@@ -383,7 +386,7 @@ def _insert_in(
             row = tuple(symbols[i * arity : (i + 1) * arity])
             _describe(tenant, stored, row, ids[i : i + 1], fact, at, again)
             if again and delta.retold is not None:
-                delta.retold[fact.key] = _created(stored, ids[i : i + 1])
+                delta.retold[delta.labels, fact.key] = _created(stored, ids[i : i + 1])
     _contest(tenant, stored, symbols, ids, at)
 
 
@@ -827,10 +830,16 @@ def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta, by_hand: bo
             tenant, change.scope, key, labels
         )
 
-    removed = tenant.writable_rules().remove(change.scope, change.id, goes)
+    rules = tenant.writable_rules()
+    known = rules.get(change.scope, change.id)
+    forms = () if known is None else rules.forms_of(known)
+    removed = rules.remove(change.scope, change.id, goes)
     tenant.plan_version += 1
     if removed is not None:
-        delta.rules_removed.append(removed)
+        still = rules.get(change.scope, change.id)
+        left = () if still is None else rules.labels_of(still)
+        gone = [(labels, form) for labels, form in forms if labels not in left]
+        delta.note_rule("rules_removed", removed, gone, left)
 
 
 def _change_subscriptions(

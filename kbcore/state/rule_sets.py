@@ -12,8 +12,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from functools import partial
+from itertools import chain
 from operator import is_not
 from typing import Any
 
