@@ -14,7 +14,6 @@ from support.examples import examples
 import kbcore
 from kbcore.operations.history.fact_history import FactPattern
 from kbplanner.syntax.parser import parse_body
-from kbplanner.syntax.printer import print_rule
 
 DECLARED = "@levels trust: web < tool < user. @groups team: hr, eng, ops."
 
@@ -140,7 +139,7 @@ def stated(row: Any) -> tuple[Any, ...]:
 
 def told(kb: kbcore.KnowledgeBase) -> tuple[set[str], set[str]]:
     facts, rules, *_ = kb.kb.contents(None)
-    return {str(stated(row)) for row in facts}, {print_rule(each) for each in rules}
+    return {str(stated(row)) for row in facts}, {each.text.rstrip(".") + "." for each in rules}
 
 
 @examples(150)
