@@ -60,7 +60,7 @@ from kbcore.state.requirements import text_of
 from kbcore.state.rulebook import is_same_rule
 from kbcore.state.subscriptions import StoredSubscription
 from kbcore.state.tenant import Tenant
-from kbcore.state.views import ROWS_PER_YIELD, ViewStates
+from kbcore.state.views import ROWS_PER_YIELD, ViewState, ViewStates
 from kbcore.subscriptions.registry import ViewGoals
 from kbplanner.ir.modes import NO_MODES
 from kbplanner.ir.requirements import Requirement
@@ -141,6 +141,7 @@ class ViewServices:
         self._view = view
         self._dimensions = dimensions
         self._seen: Tenant | None = None
+        self._state: ViewState | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name in (_REFUSED if self._view else _WRITING):
@@ -176,17 +177,12 @@ class ViewServices:
         return self._viewed(tenant) if self._view else tenant
 
     def _viewed(self, tenant: Tenant, now: int | None = None) -> Tenant:
-        services = self._services
-        states = tenant.attached.get(ViewStates)
-        if states is None:
-            states = self._new_states(tenant)
-        seen = states.current(self._view)
-        if seen is None:
-            deadline = Deadline(
-                services.clock, services.config.query_timeout_ms, services.yield_now
-            )
-            seen = states.state(self._view, deadline)
-        self._seen = seen
+        services, state = self._services, self._state
+        if state is None or not state.is_current or state.source is not tenant:
+            state = self._state = self._state_of(tenant)
+        else:
+            state.use()
+        seen = self._seen = state.tenant
         of_views = tenant.attached.get(ViewGoals)
         goals = None if of_views is None else of_views.get(self._view)
         if goals is not None and goals.tenant is not seen:
@@ -199,6 +195,19 @@ class ViewServices:
                     if seen.observer is not None:
                         seen.observer()
         return seen
+
+    def _state_of(self, tenant: Tenant) -> ViewState:
+        services = self._services
+        states = tenant.attached.get(ViewStates)
+        if states is None:
+            states = self._new_states(tenant)
+        state = states.current(self._view)
+        if state is None:
+            deadline = Deadline(
+                services.clock, services.config.query_timeout_ms, services.yield_now
+            )
+            state = states.state_of(self._view, deadline)
+        return state
 
     def _new_states(self, tenant: Tenant) -> ViewStates:
         services = self._services
