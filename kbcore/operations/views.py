@@ -496,20 +496,34 @@ class ViewedReads(Queries, StandingGoalMethods):
         return rows
 
     def _answering(self: Seen, goal: Sequence[BodyItem]) -> Seen:
-        """Return this handle, or the view of the level that the predicate of a goal requires."""
-        required = self._requirement(goal)
-        if required is None:
-            return self
-        if len(goal) > 1:
-            raise InvalidInput(f"{text_of(required)}: ask it by itself, or through such a view")
-        if self.instant is not None:
-            raise InvalidInput.at("knownAt", f"{text_of(required)}, which is known of now only")
-        return self._at_level(required.dimension, required.level)
+        """Return this handle, or the view of the levels that the predicates of a goal require."""
+        view = self._required_view(goal)
+        return self if view == self.view else self._through_levels(view)
+
+    def _through_levels(self: Seen, view: Labels) -> Seen:
+        return self._seeing(self._whole_services(), view, self.labels)
+
+    def _required_view(self, goal: Sequence[BodyItem]) -> Labels:
+        """Return the view of this handle, narrowed to the levels that a goal requires.
+
+        Raises InvalidInput for an earlier state.
+        """
+        view = self.view
+        while (required := self._requirement(goal, view=view)) is not None:
+            if self.instant is not None:
+                raise InvalidInput.at("knownAt", f"{text_of(required)}, which is known of now only")
+            view = tuple(sorted({**dict(view), required.dimension: required.level}.items()))
+        return view
 
     def _requirement(
-        self, goal: Iterable[BodyItem], tenant: Tenant | None = None
+        self,
+        goal: Iterable[BodyItem],
+        tenant: Tenant | None = None,
+        view: Labels | None = None,
     ) -> Requirement | None:
-        """Return what a predicate of a goal requires beyond this view; None if nothing."""
+        """Return what a predicate of a goal requires beyond a view, by default this one; None if
+        nothing.
+        """
         if self.present is not None:  # requirements of now hold for an earlier state too
             tenant = self.present.find_tenant(self.database, self.tenant)
         elif tenant is None:
@@ -520,7 +534,8 @@ class ViewedReads(Queries, StandingGoalMethods):
         for item in goal:
             if isinstance(item, Literal):
                 each = tenant.rules.required.get((item.atom.predicate, item.atom.arity))
-                if each is not None and not meets(each, self.view, dimensions):
+                seen = self.view if view is None else view
+                if each is not None and not meets(each, seen, dimensions):
                     return each
         return None
 

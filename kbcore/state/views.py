@@ -110,10 +110,12 @@ class ViewState:
 
     @property
     def is_observed(self) -> bool:
+        """True if somebody follows the state."""
         return self.tenant.observer is not None
 
     @property
     def is_behind(self) -> bool:
+        """True if something of the tenant is to be copied."""
         return bool(self.atoms or self.episodes) or self.rules_changed
 
 
