@@ -79,7 +79,7 @@ from kbcore.state.labelling import OUTWEIGHED, intervals_seen
 from kbcore.state.labels import admits
 from kbcore.state.overlay import apply_to_overlay
 from kbcore.state.partition import StoredRelation
-from kbcore.state.rule_sets import BY_HAND, item_key
+from kbcore.state.rule_sets import item_key
 from kbcore.state.rulebook import (
     RULES_PER_YIELD,
     ParsedDimension,
@@ -458,9 +458,9 @@ class TenantKB(
             if stored is None:
                 raise NotFound(f"no rule '{change.id}'", {"id": change.id, "scope": change.scope})
             known[:] = [stored]
-            owners = tenant.rule_sets.owners(change.scope, item_key(stored))
-            if owners and BY_HAND not in owners:
-                names = tenant.rule_sets.sets_of(change.scope, item_key(stored))
+            key = item_key(stored)
+            names = tenant.rule_sets.sets_of(change.scope, key)
+            if names and not tenant.rule_sets.by_hand_with(change.scope, key):
                 raise Conflict(
                     f"the rule '{change.id}' is in the rule set '{names[0]}': deploy it without the"
                     " rule",
@@ -809,7 +809,7 @@ class TenantKB(
                 lambda scope: self._keys(scope, new_rules),
                 lambda fact, claim: list(filter(is_rival, self._intervals(fact, claim, yield_now))),
                 self._has_relation,
-                self._holding,
+                self._holding_rivals,
                 self._state,
             ),
             self._constraints(),
@@ -824,7 +824,7 @@ class TenantKB(
             (partition,) = self._partitions(tenant, scope)
             return bool(partition.named(schema.predicate, schema.arity, schema.positive))
 
-    def _holding(
+    def _holding_rivals(
         self, group: FactRows, places: Sequence[tuple[Sequence[int], RelationSchema]], now: int
     ) -> list[list[tuple[int, tuple[str, ...], int | None]]]:
         """Return for each place, which is columns and a schema, the stored facts of the schema that

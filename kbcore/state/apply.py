@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from math import isnan
 from typing import Any, NamedTuple
@@ -44,6 +43,8 @@ from kbcore.state.changes import (
 from kbcore.state.deploying import (
     deploy,
     forget_removed,
+    goes_by_deployment,
+    goes_by_hand,
     rows_asserted_by_hand,
     stays,
     stored_by_hand,
@@ -166,16 +167,16 @@ def apply_changes(
     by_hand = True
     labels = delta.labels
     for number, change in enumerate(paced(changes, yield_now, CHANGES_PER_YIELD)):
+        delta.number = number
         if isinstance(change, UseLabels):
             delta.labels = change.labels
             continue
         if isinstance(change, DeployRuleSet):
             by_hand = False
-            deploy(tenant, change, at, yield_now)
+            deploy(tenant, change, at, delta.labels, yield_now)
             continue
-        # Most tenants have never had any. What has labels is not what rule sets contain.
-        if by_hand and tenant.rule_sets.version and not delta.labels:
-            stored_by_hand(tenant, change, yield_now)
+        if by_hand and tenant.rule_sets.version:  # most tenants have never had any
+            stored_by_hand(tenant, change, delta.labels, yield_now)
         _apply_change(tenant, change, (number, by_hand), at, delta, yield_now)
         if tenant.rule_sets.version:
             forget_removed(tenant, change, yield_now)
@@ -233,11 +234,11 @@ def _apply_change(
 
 def _assert_rules(tenant: Tenant, change: AssertRules, delta: Delta, yield_now: YieldNow) -> None:
     rules = tenant.writable_rules()
-    delta.rules_added += [
-        stored
-        for stored in paced(change.rules, yield_now, FACTS_PER_YIELD)
-        if rules.add(stored, delta.labels)
-    ]
+    for stored in paced(change.rules, yield_now, FACTS_PER_YIELD):
+        known = rules.get(stored.scope, stored.id)
+        others = () if known is None else rules.labels_of(known)
+        if rules.add(stored, delta.labels):
+            delta.note_rule("rules_added", stored, ((delta.labels, stored),), others)
     tenant.plan_version += 1
     if delta.labels and change.rules:
         tenant.use_labels(delta.labels)
@@ -331,7 +332,9 @@ def _assert_again(
             row = tuple(symbols[index * rows.arity : (index + 1) * rows.arity])
             _describe(tenant, stored, row, ids[index : index + 1], rows.fact(index), at, True)
             if delta.retold is not None:
-                delta.retold[rows.fact(index).key] = _created(stored, ids[index : index + 1])
+                delta.retold[delta.labels, rows.fact(index).key] = _created(
+                    stored, ids[index : index + 1]
+                )
         seen = max(seen, ids[index] + 1)
 
 
@@ -395,7 +398,7 @@ def _insert_in(
             row = tuple(symbols[i * arity : (i + 1) * arity])
             _describe(tenant, stored, row, ids[i : i + 1], fact, at, again)
             if again and delta.retold is not None:
-                delta.retold[fact.key] = _created(stored, ids[i : i + 1])
+                delta.retold[delta.labels, fact.key] = _created(stored, ids[i : i + 1])
     _contest(tenant, stored, symbols, ids, at)
 
 
@@ -504,7 +507,7 @@ def replay_rows(
         _describe(tenant, stored, row, ids[index : index + 1], fact, times[index], True)
         _contest(tenant, stored, array("I", row), ids[index : index + 1], times[index])
     rows_asserted_by_hand(
-        tenant, [FactRows(schema.predicate, arity, args, schema.positive, scope)], go_on
+        tenant, [FactRows(schema.predicate, arity, args, schema.positive, scope)], NO_LABELS, go_on
     )
 
 
@@ -675,7 +678,7 @@ def _describe_together(
         stored.limited.difference_update(unlimited)
     if delta.retold is not None:
         for number, index in enumerate(chosen):
-            delta.retold[facts[index].key] = int(created[number])
+            delta.retold[delta.labels, facts[index].key] = int(created[number])
     return set(chosen)
 
 
@@ -827,10 +830,15 @@ def _retract_fact(
     if partition is None or 0 in symbols:
         return
     for stored in partition.named(change.predicate, len(change.args), change.positive):
-        key = FACT, change.predicate, change.args, stored.schema.positive
-        if by_hand and not delta.labels and stays(tenant, change.scope, key):
-            continue
-        goes = all_go if by_hand else partial(_has_no_labels, stored)
+        if not by_hand:
+            goes = goes_by_deployment(stored, delta.labels)
+        elif delta.labels or stored.has_labels:
+            goes = goes_by_hand(tenant, stored)
+        else:
+            key = FACT, change.predicate, change.args, stored.schema.positive
+            if stays(tenant, change.scope, key, NO_LABELS):
+                continue
+            goes = all_go
         _remove(tenant, stored, symbols, 1, delta, (number, goes))
 
 
@@ -844,9 +852,12 @@ def _retract_pattern(
     for stored in partition.named(change.predicate, len(change.pattern), change.positive):
         rows, ids = stored.relation.match(pattern, hidden=True, yield_now=yield_now)
         count = len(ids)
-        if not delta.labels:
+        goes: Goes = all_go
+        if delta.labels or stored.has_labels:
+            goes = goes_by_hand(tenant, stored)
+        else:
             rows, count = without_staying(tenant, stored, rows, count, yield_now)
-        _remove(tenant, stored, rows, count, delta, (number, all_go), yield_now)
+        _remove(tenant, stored, rows, count, delta, (number, goes), yield_now)
 
 
 def _remove(
@@ -872,13 +883,6 @@ def _remove(
     keys, removed_rows = stored.take(tenant.engine, rows, ids, yield_now)
     tenant.changed(len(ids), stored)
     delta.removed.append(RemovedFacts(stored.schema, stored.scope, keys, removed_rows, origin[0]))
-
-
-def _has_no_labels(stored: StoredRelation, layer: StoredRelation, row: RowKey) -> bool:
-    """Return True for the details of a fact that a rule set may contain."""
-    if layer is stored:
-        return not stored.labels.get(row)
-    return layer is stored.layers.get(NO_LABELS)
 
 
 def _admitted(
@@ -911,10 +915,10 @@ def _admitted(
 
 def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta, by_hand: bool) -> None:
     declared = tenant.rules.declaration(change.scope, change.id)
-    kind = RULE if declared is None else DECLARATION
-    if by_hand and not delta.labels and stays(tenant, change.scope, (kind, change.id)):
-        return
     if declared is not None:
+        key = DECLARATION, change.id
+        if by_hand and not delta.labels and stays(tenant, change.scope, key, NO_LABELS):
+            return
         if not (delta.labels or delta.view):  # declarations belong to everybody
             tenant.writable_rules().withdraw(change.scope, change.id)
             tenant.plan_version += 1
@@ -923,12 +927,23 @@ def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta, by_hand: bo
     dimensions = tenant.rules.dimensions()
 
     def goes(labels: Labels) -> bool:
-        return may_change(delta, labels, dimensions) if by_hand else not labels
+        if not by_hand:
+            return labels == delta.labels
+        key = RULE, change.id
+        return may_change(delta, labels, dimensions) and not stays(
+            tenant, change.scope, key, labels
+        )
 
-    removed = tenant.writable_rules().remove(change.scope, change.id, goes)
+    rules = tenant.writable_rules()
+    known = rules.get(change.scope, change.id)
+    forms = () if known is None else rules.forms_of(known)
+    removed = rules.remove(change.scope, change.id, goes)
     tenant.plan_version += 1
     if removed is not None:
-        delta.rules_removed.append(removed)
+        still = rules.get(change.scope, change.id)
+        left = () if still is None else rules.labels_of(still)
+        gone = [(labels, form) for labels, form in forms if labels not in left]
+        delta.note_rule("rules_removed", removed, gone, left)
 
 
 def _change_subscriptions(

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from kbcore.state.changes import Delta, EndedFact, EndFacts, EvictFacts, SetPriority
+from kbcore.state.changes import Delta, EndedFact, EndFacts, EvictFacts, Parted, SetPriority
+from kbcore.state.facts import FactRows
 from kbcore.state.intervals import (
     earlier_of,
     interval_at,
@@ -19,9 +20,11 @@ from kbcore.state.intervals import (
 from kbcore.state.labelling import (
     changed_by,
     lapses,
+    note_parted,
     settle,
     take_admitted,
 )
+from kbcore.state.labels import Labels
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import NO_ROW, Attribute, beginning_cell
@@ -44,7 +47,10 @@ def evict(tenant: Tenant, change: EvictFacts, delta: Delta, yield_now: YieldNow)
         if partition is None or stored is None:
             continue
         for part in group.in_parts(yield_now, ROWS_PER_YIELD):
-            rows, ids = located(stored.relation, tenant.engine.intern_many(part.args), len(part))
+            symbols = tenant.engine.intern_many(part.args)
+            rows, ids = located(stored.relation, symbols, len(part))
+            if len(ids) < len(part) and delta.retold is not None and tenant.label_sets:
+                _note_missing(stored, part, delta, symbols)
             if len(ids):
                 stored = partition.writable(group.schema)
                 if stored.has_labels:
@@ -60,6 +66,16 @@ def evict(tenant: Tenant, change: EvictFacts, delta: Delta, yield_now: YieldNow)
     return evicted
 
 
+def _note_missing(
+    stored: StoredRelation, part: FactRows, delta: Delta, symbols: array[int]
+) -> None:
+    """Note the facts that are not stored any more: nobody knows who saw them."""
+    for index, id in enumerate(stored.relation.locate(symbols, len(part))):
+        if id == NO_ROW:
+            fact = part.fact(index)
+            delta.parted[delta.number, (fact.scope, fact.schema, fact.args)] = Parted(())
+
+
 def set_priority(tenant: Tenant, change: SetPriority, delta: Delta) -> None:
     """Set the priority of the stored facts that a change names, where it may change them."""
     partition = tenant.partition(change.scope)
@@ -70,7 +86,10 @@ def set_priority(tenant: Tenant, change: SetPriority, delta: Delta) -> None:
         if len(located(stored.relation, symbols, 1)[1]):
             stored = partition.writable(stored.schema)
             row = tuple(symbols)
-            for layer in changed_by(stored, row, delta, tenant.rules.dimensions()):
+            layers = changed_by(stored, row, delta, tenant.rules.dimensions())
+            if stored.has_labels:
+                note_parted(tenant, stored, row, delta, _others(stored, row, layers))
+            for layer in layers:
                 ids = layer.relation.locate(symbols, 1)
                 layer.relation.set_attribute(Attribute.PRIORITY, ids, [change.priority])
                 tenant.changed(0, layer)
@@ -106,6 +125,9 @@ def end_facts(tenant: Tenant, change: EndFacts, delta: Delta, yield_now: YieldNo
         over = [_end(tenant, layer, row, fact.until, delta.at) for layer in layers]
         if any(over):
             ended.append(index)
+            if stored.has_labels:
+                gone = [layer for layer, is_over in zip(layers, over, strict=True) if is_over]
+                note_parted(tenant, stored, row, delta, _others(stored, row, gone))
         settle(tenant, stored, row)
     return sorted(ended)
 
@@ -165,6 +187,14 @@ def _has_later(stored: StoredRelation, row: RowKey, at: int) -> bool:
         return False
     ends = (each.end for each in earlier_of(metadata))
     return any(end > at for end in (*ends, *restated_of(metadata)))
+
+
+def _others(stored: StoredRelation, row: RowKey, layers: Sequence[StoredRelation]) -> list[Labels]:
+    """Return the labels of a fact whose details are in other layers than these."""
+    stack = stored.stacked.get(row)
+    if stack is None:
+        return [] if layers else [stored.labels.get(row)]
+    return [labels for labels in stack if stored.layers[labels] not in layers]
 
 
 def _end(tenant: Tenant, stored: StoredRelation, row: RowKey, at: int | None, now: int) -> bool:
