@@ -8,11 +8,14 @@ from kbcore.context.relevance.chains import (
     MAX_QUESTION_CHARS,
     MeantGoal,
     QuestionInWords,
+    Readings,
     readings_of,
 )
 from kbcore.context.relevance.predicates_asked import AskedPredicates
+from kbcore.context.relevance.similar_phrases import Similar, similar_predicates
 from kbcore.context.relevance.suggestions import (
     MAX_ANSWERS,
+    NO_GOAL,
     RunGoal,
     decided,
     limit_run,
@@ -50,17 +53,32 @@ class GoalsInWords(TenantHandle):
         asked = QuestionInWords(question, asker)
         options = AnswerOptions(scope, as_of=as_of, request_limits=request_limits)
 
-        def suggest(kb: GoalsInWords) -> GoalSuggestions:
-            return kb._suggested(asked, options)
+        def suggested(similar: Similar | None) -> tuple[GoalSuggestions, Readings]:
+            return self.at_once(
+                lambda kb: kb._suggested(asked, options, similar), request_limits
+            )
 
-        return self.at_once(suggest, request_limits)
+        suggestions, readings = suggested(None)
+        vectors = self._services.vectors
+        if suggestions.reason == NO_GOAL and vectors is not None and readings.phrases:
+            similar = similar_predicates(
+                vectors.embedding,
+                readings.phrases,
+                readings.descriptions,
+                self._services.yield_now,
+            )
+            if similar:
+                suggestions, _ = suggested(similar)
+        return suggestions
 
-    def _suggested(self, question: QuestionInWords, options: AnswerOptions) -> GoalSuggestions:
-        def search(tenant: Tenant, budget: Budget) -> tuple[list[MeantGoal], int]:
+    def _suggested(
+        self, question: QuestionInWords, options: AnswerOptions, similar: Similar | None
+    ) -> tuple[GoalSuggestions, Readings]:
+        def search(tenant: Tenant, budget: Budget) -> Readings:
             partitions = self._partitions(tenant, options.scope)
             at_any_time = options.as_of is not None
             known = AskedPredicates(tenant, partitions, budget, at_any_time=at_any_time)
-            return readings_of(tenant, known, question, budget)
+            return readings_of(tenant, known, question, budget, similar)
 
         def run(reading: MeantGoal) -> Sequence[str]:
             def evaluate(tenant: Tenant, budget: Budget) -> Sequence[str]:
@@ -74,15 +92,16 @@ class GoalsInWords(TenantHandle):
             body = reading.body
             return self._evaluated(evaluate, None, None, "ask", body, options)
 
-        readings, constants = self._evaluated(search, None)
-        suggestion = decided(readings, constants, run)
+        readings = self._evaluated(search, None)
+        suggestion = decided(readings.goals, readings.constants, run)
         believed = suggestion.believed
-        return GoalSuggestions(
+        suggestions = GoalSuggestions(
             None if believed is None else _text(believed.reading),
             () if believed is None else (believed.answers or ())[:MAX_ANSWERS],
             suggestion.reason,
             tuple(map(_suggested_goal, suggestion.outcomes)),
         )
+        return suggestions, readings
 
 
 def _suggested_goal(outcome: RunGoal) -> SuggestedGoal:

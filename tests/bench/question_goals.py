@@ -453,13 +453,25 @@ def amount(subject: str) -> int:
 
 
 def opened(
-    domain: Domain, seed: int, facts: int, *, with_times: bool = False
+    domain: Domain,
+    seed: int,
+    facts: int,
+    *,
+    with_times: bool = False,
+    onnx: tuple[str, str] | None = None,
 ) -> kbcore.KnowledgeBase:
     """Return a knowledge base in memory with the facts and the glosses.
 
-    `with_times` says from when on each value holds, and adds numbers for questions for totals.
+    `with_times` says from when on each value holds, and adds numbers for questions for totals;
+    `onnx` are the files of a sentence model and its tokenizer.
     """
-    kb = kbcore.open_kb()
+    config = None
+    if onnx is not None:
+        model, tokenizer = onnx
+        config = kbcore.Config(
+            embedder="onnx", embedder_onnx_model=model, embedder_onnx_tokenizer=tokenizer
+        )
+    kb = kbcore.open_kb(config=config)
     for each in domain.relations:
         args = ", ".join(each.args)
         kb.teach(f'@input {each.name}({args}) "{each.gloss}". @key {each.name}(?s, _).')
@@ -503,6 +515,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--show", type=int, default=0, help="1: wrong answers, 2: abstentions too")
+    parser.add_argument("--onnx", nargs=2, metavar=("MODEL", "TOKENIZER"), help="sentence model")
     options = parser.parse_args()
     counts: dict[tuple[str, int], Counter[str]] = {}
     times: list[float] = []
@@ -510,7 +523,7 @@ def main() -> None:
         domain, sizes = DOMAINS[name], (options.seed, options.facts, options.count)
         asked = questions(domain, *sizes) + whole(domain, *sizes) + absent(domain, *sizes)
         for with_times, some in ((False, asked), (True, of_kinds(domain, *sizes))):
-            kb = opened(domain, options.seed, options.facts, with_times=with_times)
+            kb = opened(domain, options.seed, options.facts, with_times=with_times, onnx=options.onnx)
             of_domain, own_times = measured(kb, some, options.show)
             for key, count in of_domain.items():
                 counts.setdefault(key, Counter()).update(count)
