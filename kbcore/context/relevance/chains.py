@@ -109,9 +109,9 @@ _MORE = frozenset(("and", "if", "or", "why"))
 
 _NEVER_SIMILAR = _MORE | frozenset(
     """
-    after ago always at before best but earlier ever except except first former formerly how last later least
-    most neither never next no nobody none nor not now once only originally other otherwise past prior previous
-    previously since then until when without yet
+    after ago always amount at average before best but count earlier ever except except first former formerly how last later least
+    mean most neither never next no nobody none nor not now once only originally other number otherwise past prior previous
+    previously since sum then total until when without yet
     """.split()
 )
 """Words that change what is asked for, so that a phrase that is similar to a predicate has not all
@@ -495,11 +495,11 @@ class _Search:
         )
 
     def phrases(self) -> list[Phrase]:
-        """Return phrases of the question without its first constant: the parts before it, each from
+        """Return phrases of a question for a value without its first constant: the parts before it, each from
         an article on, also with a part of what follows it: the first such part belongs to the last
         part before, as in "the town the boss of mia lives in was founded in".
         """
-        if not self.mentions:
+        if not self.mentions or self.kind == NUMBER:
             return []
         parts: list[list[int]] = [[]]
         for number in range(self.mentions[0].start):
@@ -540,16 +540,18 @@ class _Search:
     def _text_of(self, numbers: Sequence[int]) -> str:
         return " ".join(self._runs[number].group() for number in numbers)
 
-    def _coverable(self, numbers: Sequence[int]) -> frozenset[int]:
-        """Return the numbers of the words that a similar phrase can have: no names and numbers, and
-        nothing that asks for more.
+    def _coverable(self, numbers: Sequence[int]) -> tuple[tuple[int, str], ...]:
+        """Return the words that a similar phrase can have, with their numbers: no names and
+        numbers, and nothing that asks for more.
         """
-        return frozenset(
-            number
+        asked = {token.number for token in self._tokens if token.importance}
+        return tuple(
+            (number, word)
             for number in numbers
             if (word := self._runs[number].group()).isalpha()
+            and number in asked
             and (number == 0 or word.islower())
-            and word.casefold() not in _NEVER_SIMILAR
+            and word not in _NEVER_SIMILAR
         )
 
     def _has_content(self, numbers: Sequence[int]) -> bool:

@@ -1,6 +1,7 @@
 """Phrases of a question that mean a predicate in other words, by the vectors of a sentence model.
 
-Each phrase of a question is compared with the name, the phrase and the gloss of each predicate.
+Each phrase of a question is compared with the name and the gloss of each predicate, and so is each
+word of the phrase that the predicate does not have.
 """
 
 from __future__ import annotations
@@ -15,26 +16,29 @@ from kbcore.search.embedder import Embedding, Vector
 MIN_COSINE = 0.46
 """Least cosine of a phrase and a predicate that it can mean."""
 
+MIN_WORD_COSINE = 0.3
+"""Least cosine of a word of the phrase and the predicate: in "the drug mia refuses" it is low for
+`refuses`, where that of the phrase is high.
+"""
+
 MAX_BEHIND = 0.08
 """Difference from the highest cosine up to which a predicate can be meant."""
 
 MAX_TEXTS = 8192
-"""Texts of predicates whose vectors are cached."""
+"""Texts of predicates and words whose vectors are cached."""
 
 TEXTS_PER_YIELD = 100
 """Predicates compared between two calls of `yield_now`: about a millisecond."""
 
 _vectors: dict[tuple[str, str], Vector] = {}
-"""Vectors of texts of predicates, by the name of the model and the text."""
+"""Vectors of texts of predicates and of words, by the name of the model and the text."""
 
 
 class Phrase(NamedTuple):
-    """A phrase of a question, with the numbers of the words that a similar predicate can
-    have.
-    """
+    """A phrase of a question, with the words that a similar predicate can have, by number."""
 
     text: str
-    numbers: frozenset[int]
+    words: tuple[tuple[int, str], ...]
 
 
 class SimilarPhrase(NamedTuple):
@@ -58,17 +62,18 @@ def similar_predicates(
 
     `texts` are those of the predicates. The model is called: the caller holds no lock.
     """
-    known = {text: _vectors.get((embedding.name, text)) for text in texts.values()}
-    missing = [text for text, vector in known.items() if vector is None]
+    name = embedding.name
+    kept = {*texts.values(), *(word for phrase in phrases for _, word in phrase.words)}
+    of_texts = {text: _vectors[name, text] for text in kept if (name, text) in _vectors}
+    missing = [text for text in kept if text not in of_texts]
     asked = [each.text for each in phrases]
     vectors = embedding.vectors([*asked, *missing])
     if len(vectors) < len(asked) + len(missing):
         return {}
-    of_texts = {text: vector for text, vector in known.items() if vector is not None}
     of_texts.update(zip(missing, vectors[len(asked) :], strict=True))
     if len(_vectors) + len(missing) > MAX_TEXTS:
         _vectors.clear()
-    _vectors.update({(embedding.name, text): of_texts[text] for text in missing})
+    _vectors.update({(name, text): of_texts[text] for text in missing})
     similar: dict[Signature, list[SimilarPhrase]] = {}
     for phrase, vector in zip(phrases, vectors, strict=False):
         cosines: dict[Signature, float] = {}
@@ -79,7 +84,13 @@ def similar_predicates(
         least = max(MIN_COSINE, max(cosines.values(), default=0.0) - MAX_BEHIND)
         for signature, cosine in cosines.items():
             if cosine >= least:
-                similar.setdefault(signature, []).append(SimilarPhrase(phrase.numbers, cosine))
+                text = of_texts[texts[signature]]
+                numbers = frozenset(
+                    number
+                    for number, word in phrase.words
+                    if sum(map(mul, of_texts[word], text)) >= MIN_WORD_COSINE
+                )
+                similar.setdefault(signature, []).append(SimilarPhrase(numbers, cosine))
     return {signature: _disjoint(several) for signature, several in similar.items()}
 
 
