@@ -97,7 +97,7 @@ class GoalsInWords(TenantHandle):
         believed = suggestion.believed
         suggestions = GoalSuggestions(
             None if believed is None else _text(believed.reading),
-            () if believed is None else (believed.answers or ())[:MAX_ANSWERS],
+            suggestion.answers[:MAX_ANSWERS],
             suggestion.reason,
             tuple(map(_suggested_goal, suggestion.outcomes)),
         )

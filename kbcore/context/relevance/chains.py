@@ -223,7 +223,8 @@ RANK = attrgetter("rank")
 class MeantGoal:
     """A goal that a question can mean: its body, the variable that it asks for (None: whether it
     holds), and a score of at most about 1. `coverage` is the share of the words that it has,
-    `kind` what its values have to be: TIME, NUMBER, NAME, or None for anything.
+    `kind` what its values have to be: TIME, NUMBER, NAME, or None for anything. Of a goal that
+    `is_counted`, the question asks for the number of its values.
     """
 
     body: tuple[Literal, ...]
@@ -231,6 +232,7 @@ class MeantGoal:
     score: float
     coverage: float
     kind: str | None = None
+    is_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +294,9 @@ class _Search:
         self._tokens: list[AskedWord] = []
         self._wordings: list[tuple[Signature, Wording]] = []
         self._placed: dict[Mention, list[Placed]] = {}
-        self.kind = _kind_of([run.group().casefold() for run in self._runs[:MAX_WORDS]])
+        runs_of_kind = [run.group().casefold() for run in self._runs[:MAX_WORDS]]
+        self.kind = _kind_of(runs_of_kind)
+        self._asks_how_many = (HOW, "many") in pairwise(runs_of_kind)
         first = self._runs[0].group().casefold() if self._runs else ""
         self._is_polar = first in _AUXILIARIES or WHETHER in question.text.casefold()
         if not 0 < len(self._runs) <= MAX_WORDS:
@@ -307,7 +311,7 @@ class _Search:
         self._related = {
             token.stem: [each for each in related(token.stem) if each in by_stem]
             for token in self._tokens
-            if token.importance
+            if token.importance and token.stem not in by_stem
         }
         self._wordings = self._matching(by_stem)
 
@@ -734,7 +738,21 @@ class _Search:
             body.append(Literal(Atom(step.signature[0], tuple(args))))
         coverage = self.coverage(chain)
         variable = value if isinstance(value, Variable) and chain.steps[-1].target >= 0 else None
-        return MeantGoal(tuple(body), variable, round(chain.rank, 4), round(coverage, 4), self.kind)
+        is_counted = self._asks_how_many and not self._has_one_value(chain.steps[-1])
+        return MeantGoal(
+            tuple(body),
+            variable,
+            round(chain.rank, 4),
+            round(coverage, 4),
+            self.kind,
+            is_counted,
+        )
+
+    def _has_one_value(self, step: ChainStep) -> bool:
+        """Return whether the key of a predicate has one value for what a step asks."""
+        key = self._known.key_of(step.signature)
+        known = {step.source, *(at for at, _ in step.bound)}
+        return step.target < 0 or (bool(key) and key <= known)
 
 
 class _Variables:
