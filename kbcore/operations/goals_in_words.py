@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbcore.context.relevance.asked_times import period_of
 from kbcore.context.relevance.chains import (
     MAX_QUESTION_CHARS,
     MeantGoal,
@@ -44,18 +45,33 @@ class GoalsInWords(TenantHandle):
     ) -> GoalSuggestions:
         """Return the goals that a question in words can mean, and the answers of the best one.
 
-        `asker` is the constant that words such as "I" stand for. The goals are found in the words
+        `asker` is the constant that words such as "I" stand for. Without `as_of`, a period in the
+        question, such as "in 2024", is when the answers have to hold. The goals are found in the words
         of the predicates, and the best ones are run, each within a part of the limits; a goal that
         exceeds it is not answered. Raises InvalidInput and BudgetExceeded.
         """
         if not question.strip() or len(question) > MAX_QUESTION_CHARS:
             raise InvalidInput.at("question", f"must have 1 to {MAX_QUESTION_CHARS} characters")
-        asked = QuestionInWords(question, asker)
         options = AnswerOptions(scope, as_of=as_of, request_limits=request_limits)
+        suggestions = self._suggested_in_words(QuestionInWords(question, asker), options, None)
+        period = None if as_of is not None else period_of(question)
+        if suggestions.reason == NO_GOAL and period is not None:
+            asked = QuestionInWords(period.question, asker)
+            options = AnswerOptions(scope, as_of=period.last, request_limits=request_limits)
+            return self._suggested_in_words(asked, options, period.first)
+        return suggestions
+
+    def _suggested_in_words(
+        self, question: QuestionInWords, options: AnswerOptions, first: int | None
+    ) -> GoalSuggestions:
+        """Return the goals of a question, by its words, or else by similar phrases; with `first`,
+        the answers are those that hold at that time and at the time of the options.
+        """
 
         def suggested(similar: Similar | None) -> tuple[GoalSuggestions, Readings]:
             return self.at_once(
-                lambda kb: kb._suggested(asked, options, similar), request_limits
+                lambda kb: kb._suggested(question, options, first, similar),
+                options.request_limits,
             )
 
         suggestions, readings = suggested(None)
@@ -72,7 +88,11 @@ class GoalsInWords(TenantHandle):
         return suggestions
 
     def _suggested(
-        self, question: QuestionInWords, options: AnswerOptions, similar: Similar | None
+        self,
+        question: QuestionInWords,
+        options: AnswerOptions,
+        first: int | None,
+        similar: Similar | None,
     ) -> tuple[GoalSuggestions, Readings]:
         def search(tenant: Tenant, budget: Budget) -> Readings:
             partitions = self._partitions(tenant, options.scope)
@@ -86,6 +106,9 @@ class GoalsInWords(TenantHandle):
                 reasoner = self._services.reasoner(tenant)
                 partitions = self._partitions(tenant, options.scope)
                 values = values_of(reasoner, partitions, reading, options.as_of, budget)
+                if first is not None:
+                    earlier = values_of(reasoner, partitions, reading, first, budget)
+                    values = values if set(values) == set(earlier) else []
                 budget.answers += len(values)
                 return values
 
@@ -100,6 +123,7 @@ class GoalsInWords(TenantHandle):
             suggestion.answers[:MAX_ANSWERS],
             suggestion.reason,
             tuple(map(_suggested_goal, suggestion.outcomes)),
+            None if first is None else options.as_of,
         )
         return suggestions, readings
 
