@@ -112,14 +112,20 @@ def test_the_log_and_a_snapshot(own_server: Server, new_console: Callable[..., C
     expect(log).to_contain_text("up to record 1", timeout=15_000)
 
 
-def test_decisions_are_counted(tmp_path: Path, new_console: Callable[..., Console]):
+@pytest.fixture
+def logging_server(tmp_path: Path) -> Iterator[Server]:
+    """A server that logs decisions."""
     with Server(tmp_path / "kb", DECISION_LOG=f"file:{tmp_path}/decisions.jsonl") as server:
-        console = new_console(on=server)
-        console.load("likes(ann, milk).")
-        console.post("/ask", {"text": "likes(ann, ?x)"})
-        page = open_operations(console)
-        decisions = page.get_by_role("region", name="Decision log")
-        expect(decisions.locator("dd").first).to_have_text("1", timeout=15_000)
+        yield server
+
+
+def test_decisions_are_counted(logging_server: Server, new_console: Callable[..., Console]):
+    console = new_console(on=logging_server)
+    console.load("likes(ann, milk).")
+    console.post("/ask", {"text": "likes(ann, ?x)"})
+    page = open_operations(console)
+    decisions = page.get_by_role("region", name="Decision log")
+    expect(decisions.locator("dd").first).to_have_text("1", timeout=15_000)
 
 
 def test_a_cluster_shows_its_nodes_and_moves(
