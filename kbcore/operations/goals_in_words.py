@@ -46,9 +46,9 @@ class GoalsInWords(TenantHandle):
         """Return the goals that a question in words can mean, and the answers of the best one.
 
         `asker` is the constant that words such as "I" stand for. Without `as_of`, a period in the
-        question, such as "in 2024", is when the answers have to hold. The goals are found in the words
-        of the predicates, and the best ones are run, each within a part of the limits; a goal that
-        exceeds it is not answered. Raises InvalidInput and BudgetExceeded.
+        question, such as "in 2024", is when the answers have to hold. The goals are found in the
+        words of the predicates, and the best ones are run, each within a part of the limits; a goal
+        that exceeds it is not answered. Raises InvalidInput and BudgetExceeded.
         """
         if not question.strip() or len(question) > MAX_QUESTION_CHARS:
             raise InvalidInput.at("question", f"must have 1 to {MAX_QUESTION_CHARS} characters")

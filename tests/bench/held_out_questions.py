@@ -183,7 +183,10 @@ SHIPPING = Domain(
     (
         ("owned_by", ("How many ships does {} own?", "How many ships are owned by {}?", "How many ships belong to {}?")),
         ("located_in", ("How many ports are located in {}?", "How many ports lie in {}?")),
-        ("bound_for", ("How many ships are bound for {}?", "How many ships sail to {}?", "What is the number of ships bound for {}?")),
+        (
+            "bound_for",
+            ("How many ships are bound for {}?", "How many ships sail to {}?", "What is the number of ships bound for {}?"),
+        ),
     ),
 )  # fmt: skip
 

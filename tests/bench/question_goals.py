@@ -19,12 +19,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-import kbcore
 from held_out_questions import HELD_OUT, PREVIOUS, TOTALS, WHETHER_PAST
 from held_out_questions import PAST as PAST_TEXTS
 from held_out_questions import SINCE as SINCE_TEXTS
 from held_out_questions import WHETHER as WHETHER_TEXTS
 from question_relations import Domain, Relation
+
+import kbcore
 
 SAME, OTHER, WHOLE = "word of the relation", "paraphrase", "whole question"
 NUMBER, PAST, BEFORE, SINCE, WHETHER, TOTAL, ABSENT = (
@@ -425,13 +426,15 @@ def of_kinds(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
         asked.append(Asked(draw.choice(PAST_TEXTS).format(**asks), PAST, 1, then))
         if first != second:
             asked.append(Asked(draw.choice(PREVIOUS).format(**asks), BEFORE, 1, first))
-            asked.append(Asked(draw.choice(SINCE_TEXTS).format(**asks), SINCE, 1, f"{SECOND}-01-01"))
+            asked.append(
+                Asked(draw.choice(SINCE_TEXTS).format(**asks), SINCE, 1, f"{SECOND}-01-01")
+            )
             for value in (first, second):
                 text = draw.choice(WHETHER_TEXTS).format(phrase=phrase, value=value)
                 asked.append(Asked(text, WHETHER, 1, "true" if value == second else "false"))
             text = draw.choice(WHETHER_PAST).format(**asks)
             asked.append(Asked(text, WHETHER, 1, "true" if then == second else "false"))
-    for name, relation_name, text in TOTALS:
+    for name, _, text in TOTALS:
         relation_of = next((each for each in domain.relations if each.name == name), None)
         for value in pools[type_of(relation_of.args[1])] if relation_of else ():
             amounts = [
@@ -442,7 +445,9 @@ def of_kinds(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
             if amounts:
                 total = sum(amounts)
                 mean = f"{total / len(amounts):.6g}"
-                answer = mean if "average" in text else str(max(amounts) if "highest" in text else total)
+                answer = (
+                    mean if "average" in text else str(max(amounts) if "highest" in text else total)
+                )
                 asked.append(Asked(text.format(value), TOTAL, 1, answer))
     return asked
 
@@ -502,7 +507,7 @@ def measured(
             "right" if result.answers == expected else "wrong" if result.answers else "abstained"
         )
         counts.setdefault((each.group, each.hops), Counter())[outcome] += 1
-        if outcome == "wrong" and show > 0 or outcome == "abstained" and show > 1:
+        if (outcome == "wrong" and show > 0) or (outcome == "abstained" and show > 1):
             print(outcome, each.text, expected, result.goal, result.answers, result.reason)
     return counts, times
 
@@ -523,7 +528,9 @@ def main() -> None:
         domain, sizes = DOMAINS[name], (options.seed, options.facts, options.count)
         asked = questions(domain, *sizes) + whole(domain, *sizes) + absent(domain, *sizes)
         for with_times, some in ((False, asked), (True, of_kinds(domain, *sizes))):
-            kb = opened(domain, options.seed, options.facts, with_times=with_times, onnx=options.onnx)
+            kb = opened(
+                domain, options.seed, options.facts, with_times=with_times, onnx=options.onnx
+            )
             of_domain, own_times = measured(kb, some, options.show)
             for key, count in of_domain.items():
                 counts.setdefault(key, Counter()).update(count)

@@ -380,3 +380,42 @@ def test_no_violations_of_accessibility(
     expect(page.get_by_role("list", name="Becomes true")).to_be_visible()
     assert console.violations() == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_rows_of_a_spreadsheet_are_shown_and_stored_with_one_request(console: Console):
+    console.load('@input lives_in(person, place) "where a person lives". lives_in(a, b).')
+    page = console.open("facts", predicate="lives_in/2")
+    page.get_by_role("button", name="Paste from a spreadsheet").click()
+    dialog = page.get_by_role("dialog", name="Paste from a spreadsheet")
+    rows = dialog.get_by_role("textbox", name="Rows, with tabs between the columns")
+    rows.fill("place\tperson\tsince\nBerlin\tmia\t2026-03-01\n\tlea\t\n")
+    expect(dialog.get_by_role("checkbox")).to_be_checked()
+    expect(dialog.get_by_role("alert")).to_have_text("Row 3 has no value in column 1.")
+    expect(dialog.get_by_role("button", name="Store 2 facts")).to_be_disabled()
+    rows.fill('place\tperson\tsince\nBerlin\tmia\t2026-03-01\n"New\tYork"\tlea\t\n')
+    expect(dialog).to_contain_text("2 facts of lives_in/2 would be stored in the base.")
+    table = rows_of(page, "Facts that would be stored")
+    assert table == [["mia", "Berlin", "1 Mar 2026"], ["lea", "New York", ""]]
+    assert console.violations() == []
+    with page.expect_request("**/assert/facts") as stored:
+        dialog.get_by_role("button", name="Store 2 facts").click()
+    assert len(stored.value.post_data_json["facts"]) == 2
+    expect(page.get_by_role("status").filter(has_text="2 new, 0 already stored.")).to_be_visible()
+    expect(page.get_by_role("table", name="Facts")).to_contain_text("Berlin")
+
+
+def test_tables_can_be_dense(console: Console):
+    console.load("likes(ann, tea). likes(bob, milk).")
+    page = console.open("facts", predicate="likes/2")
+    row = page.get_by_role("table", name="Facts").locator(".table-body").get_by_role("row").first
+    before = row.bounding_box()
+    button = page.get_by_role("button", name="Dense tables")
+    button.click()
+    expect(row).to_have_css("height", "24px")
+    assert before is not None
+    assert before["height"] == 32
+    page.reload()
+    expect(row).to_have_css("height", "24px")
+    assert console.violations() == []
+    button.click()
+    expect(row).to_have_css("height", "32px")

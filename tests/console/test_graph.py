@@ -140,3 +140,12 @@ def test_a_narrow_window_does_not_scroll_sideways(new_console: Callable[..., Con
     page = console.open("graph", constant="bob")
     assert len(facts(page)) == 3
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_narrow_window_shows_the_whole_drawing(new_console: Callable[..., Console]):
+    console = new_console(viewport={"width": 390, "height": 800})
+    console.load(SAMPLE)
+    page = console.open("graph", constant="bob", hops="2")
+    drawing = page.get_by_role("region", name="Drawing")
+    expect(drawing.get_by_role("img")).to_be_visible()
+    assert drawing.evaluate("each => each.scrollWidth <= each.clientWidth")

@@ -68,3 +68,12 @@ def test_how_to_has_no_violations_of_accessibility(
         expect(page.get_by_role("tabpanel")).to_contain_text("member(zed, eng)")
         assert console.violations() == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_changes_that_differ_in_their_constants_only_are_one(console: Console):
+    console.load(ACCESS)
+    page = console.open("playground", goal="owns(?who, ?doc)", tab="howto")
+    panel = page.get_by_role("tabpanel", name="How to")
+    expect(panel.locator("ol > li")).to_have_count(1)
+    expect(panel).to_contain_text("owns(?x, ?y)")
+    expect(panel).to_contain_text("for example with ?x = ann, bob; ?y = ann, bob, eng, plan")

@@ -141,6 +141,27 @@ def test_forgetting_shows_first_what_would_go(mia: Console):
     assert mia.post("/query", {"text": "allergic_to(pixel, ?what)"}) == []
 
 
+def test_a_purge_shows_first_what_would_go(mia: Console):
+    page = mia.open("memory")
+    page.get_by_role("button", name="Purge …").click()
+    dialog = page.get_by_role("dialog", name="Purge")
+    purge = dialog.get_by_role("button", name="Purge for good")
+    expect(purge).to_be_disabled()
+    name = dialog.get_by_role("textbox", name="Name")
+    name.fill("Lea")
+    page.keyboard.press("Enter")
+    lost = dialog.get_by_role("region", name="What would be purged")
+    expect(lost).to_contain_text("5 facts, 2 messages and 2 conclusions would go.")
+    expect(lost).to_contain_text("studies(lea, medicine)")
+    assert mia.violations() == []
+    name.fill("Le")
+    expect(purge).to_be_disabled()
+    name.fill("Lea")
+    purge.click()
+    expect(page.get_by_text("Purged: 5 facts, 2 messages.")).to_be_visible()
+    expect(page.get_by_role("list", name="Conversation")).not_to_contain_text("My sister Lea")
+
+
 def test_a_contradiction_is_resolved_by_keeping_a_side(mia: Console):
     page = mia.open("memory", part="contradictions")
     expect(page.get_by_text("1 to resolve")).to_be_visible()

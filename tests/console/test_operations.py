@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from support.console import Console
 from support.servers import Server
 
@@ -59,6 +60,122 @@ def test_health_and_metrics(own_server: Server, new_console: Callable[..., Conso
     expect(rate.get_by_role("img", name="Requests per second: lowest")).to_be_visible()
     expect(rate.locator("canvas")).to_be_visible()
     assert page.evaluate(DRAWN, "Facts")
+
+
+def test_latency_and_errors_are_charts_of_one_time_axis(
+    own_server: Server, new_console: Callable[..., Console]
+):
+    page = open_operations(new_console(on=own_server))
+    groups = page.get_by_role("region", name="Metrics").get_by_role("heading", level=3)
+    expect(groups).to_have_text(["Traffic", "Latency", "Errors", "Size"])
+    latency = page.get_by_role("region", name="Latency").get_by_role("listitem")
+    expect(latency.first.locator("strong")).to_have_text(
+        re.compile(r"\ds$|\d m?s$"), timeout=15_000
+    )
+    errors = page.get_by_role("region", name="Errors").get_by_role("listitem")
+    expect(errors.first.locator("strong")).to_have_text("0")
+
+
+def test_alerts_that_fire_lead_to_the_runbook(
+    own_server: Server, new_console: Callable[..., Console]
+):
+    """What the server publishes is changed on its way: a full disk is not made for this."""
+    console = new_console(on=own_server)
+
+    def fill_the_disk(route: Route) -> None:
+        response = route.fetch()
+        text = response.text().replace("svc_storage_writable 1.0", "svc_storage_writable 0.0")
+        route.fulfill(response=response, body=text)
+
+    page = open_operations(console)
+    alerts = page.get_by_role("region", name="Alerts")
+    expect(alerts).to_contain_text("No alert fires on this node.")
+    page.route("**/metrics", fill_the_disk)
+    open_operations(console)
+    expect(alerts.get_by_role("listitem")).to_contain_text("KbcoreNotWritable")
+    assert console.violations() == []
+    alerts.get_by_role("button", name="What to do about KbcoreNotWritable").click()
+    dialog = page.get_by_role("dialog", name="KbcoreNotWritable")
+    expect(dialog).to_contain_text("free space, other files first")
+    assert "runbook=KbcoreNotWritable" in page.url
+    assert console.violations() == []
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+
+
+def test_the_log_and_a_snapshot(own_server: Server, new_console: Callable[..., Console]):
+    console = new_console(on=own_server)
+    console.load("likes(ann, milk).")
+    page = open_operations(console)
+    log = page.get_by_role("region", name="Log and snapshots")
+    expect(log).to_contain_text("none yet")
+    log.get_by_role("button", name="Take a snapshot").click()
+    expect(log).to_contain_text("The snapshot is taken.")
+    expect(log).to_contain_text("up to record 1", timeout=15_000)
+
+
+@pytest.fixture
+def logging_server(tmp_path: Path) -> Iterator[Server]:
+    """A server that logs decisions."""
+    with Server(tmp_path / "kb", DECISION_LOG=f"file:{tmp_path}/decisions.jsonl") as server:
+        yield server
+
+
+def test_decisions_are_counted(logging_server: Server, new_console: Callable[..., Console]):
+    console = new_console(on=logging_server)
+    console.load("likes(ann, milk).")
+    console.post("/ask", {"text": "likes(ann, ?x)"})
+    page = open_operations(console)
+    decisions = page.get_by_role("region", name="Decision log")
+    expect(decisions.locator("dd").first).to_have_text("1", timeout=15_000)
+
+
+def test_a_cluster_shows_its_nodes_and_moves(
+    own_server: Server, new_console: Callable[..., Console]
+):
+    """The answers are those of a cluster of two nodes: one takes PostgreSQL to run."""
+    console = new_console(on=own_server)
+    nodes = [
+        {"name": "a", "url": "http://10.0.0.1:9300", "weight": 100, "state": "active"},
+        {"name": "b", "url": "http://10.0.0.2:9300", "weight": 100, "state": "drained"},
+    ]
+    status = {
+        "shards": 4,
+        "unowned": [3],
+        "moving": [{"shard": 2, "from": "b", "to": "a"}],
+        "nodes": [{**nodes[0], "shards": [0, 1]}, {**nodes[1], "shards": [2]}],
+        "moved": [{"shard": 1, "node": "a"}],
+        "drained": ["b"],
+        "node": "a",
+        "open": [0, 1],
+    }
+    page = console.page
+
+    def join(route: Route) -> None:
+        response = route.fetch()
+        text = response.text().replace("svc_cluster_nodes 0.0", "svc_cluster_nodes 2.0")
+        route.fulfill(response=response, body=text)
+
+    page.route("**/metrics", join)
+    page.route("**/admin/cluster", lambda route: route.fulfill(json=status))
+    open_operations(console)
+    cluster = page.get_by_role("region", name="Cluster")
+    expect(cluster).to_contain_text("2 nodes, 4 shards, 1 moving. This is a.")
+    expect(cluster).to_contain_text("No node has the shard 3")
+    shards = cluster.get_by_role("list", name="Shards of b").get_by_role("listitem")
+    expect(shards).to_have_text(["2 → a"])
+    expect(cluster).to_contain_text("Moved by hand: shard 1 to a.")
+    assert console.violations() == []
+
+
+def test_a_slow_goal_leads_to_its_plan(own_server: Server, new_console: Callable[..., Console]):
+    console = new_console(on=own_server)
+    console.load("n(0). n(?y) :- n(?x), ?x < 4000, ?y = ?x + 1. even(?x) :- n(?x), 0 = ?x mod 2.")
+    console.post("/ask", {"text": "even(?x)"})
+    page = open_operations(console)
+    page.get_by_role("link", name="Plan of even(?x)").click()
+    expect(page.get_by_role("tab", name="Plan")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_text("Actual rows").first).to_be_visible()
 
 
 DRAWN = """title => {
@@ -114,6 +231,7 @@ def test_a_tenant_leads_to_its_knowledge(console: Console):
     console.load("likes(ann, milk).")
     page = open_operations(console)
     page.get_by_label("Filter tenants of default").fill(console.tenant)
+    expect(page.get_by_role("row", name=console.tenant)).to_have_text(f"{console.tenant}1")
     page.get_by_role("link", name=console.tenant).first.click()
     expect(page.get_by_role("heading", name="Playground")).to_be_visible()
     expect(page.get_by_role("button", name=f"Tenant {console.tenant}")).to_be_visible()
@@ -186,7 +304,7 @@ def test_no_violations_of_accessibility(new_console: Callable[..., Console], sch
     page = open_operations(console)
     console.load("likes(ann, tea).")
     expect(page.get_by_role("log", name="Events")).to_be_visible()
-    expect(page.locator(".sparkline canvas")).to_have_count(5)
+    expect(page.locator(".sparkline canvas")).to_have_count(12)
     assert console.violations() == []
 
 
@@ -194,7 +312,7 @@ def test_a_narrow_window_does_not_scroll_sideways(new_console: Callable[..., Con
     console = new_console(viewport={"width": 390, "height": 800})
     console.load("likes(ann, milk).")
     page = open_operations(console)
-    expect(page.locator(".sparkline canvas")).to_have_count(5)
+    expect(page.locator(".sparkline canvas")).to_have_count(12)
     expect(page.get_by_role("row", name="Storage pass")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
@@ -210,6 +328,6 @@ def test_slow_goals_open_in_the_playground(console: Console):
     console.post("/ask", {"text": "path(?x, ?y)", "maxAnswers": 1_000_000})
     page.reload()
     listed = page.get_by_role("group", name="List of slow goals")
-    listed.get_by_role("link", name="path(?x, ?y)").click()
+    listed.get_by_role("link", name="path(?x, ?y)", exact=True).click()
     expect(page.get_by_role("heading", name="Playground")).to_be_visible()
     expect(page.get_by_role("textbox", name="Goal")).to_contain_text("path(?x, ?y)")

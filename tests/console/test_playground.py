@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import pyarrow
 import pytest
@@ -197,3 +198,57 @@ def test_no_violations_of_accessibility(new_console: Callable[..., Console], sch
     page.get_by_role("tab", name="Plan").click()
     expect(page.get_by_text("Actual rows").first).to_be_visible()
     assert console.violations() == []
+
+
+def test_several_goals_are_answered_from_one_state(console: Console):
+    console.load(SAMPLE)
+    page = console.open("playground")
+    with page.expect_request(lambda request: urlsplit(request.url).path == "/ask") as asked:
+        console.run_goal("ancestor(ann, ?who)\n?- likes(?x, tea).\nlikes(dan, ?what)")
+    assert asked.value.post_data_json["goals"] == [
+        "ancestor(ann, ?who)",
+        "likes(?x, tea)",
+        "likes(dan, ?what)",
+    ]
+    goals = page.get_by_role("region", name="Goals")
+    expect(goals).to_contain_text("3 goals, answered from one state")
+    entries = goals.get_by_role("button")
+    expect(entries).to_have_text(
+        ["ancestor(ann, ?who) 3 answers", "likes(?x, tea) 1 answer", "likes(dan, ?what) 0 answers"]
+    )
+    assert rows_of(page, "Answers") == [["bob"], ["cleo"], ["dan"]]
+    entries.nth(1).click()
+    expect(page.get_by_role("tree", name="Proof")).to_contain_text("likes(bob, tea)")
+    entries.nth(2).click()
+    expect(page.get_by_role("tab", name="Why not")).to_have_attribute("aria-selected", "true")
+    page.reload()
+    expect(entries.nth(2)).to_have_attribute("aria-pressed", "true")
+    assert console.violations() == []
+
+
+def test_a_mistake_in_one_of_several_goals_is_shown_with_its_goal(console: Console):
+    console.load(SAMPLE)
+    console.expected_statuses.add(400)
+    page = console.open("playground")
+    console.type_text("Goal", "parent(ann, ?x)\nparent(ann ?x)")
+    expect(page.locator(".cm-lintRange-error")).to_have_text("?x")
+    with page.expect_response(lambda response: urlsplit(response.url).path == "/ask"):
+        page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Goal 2 has a mistake.")
+    expect(page.get_by_role("alert")).to_contain_text("parent(ann ?x)")
+
+
+def test_a_question_in_words_gets_suggested_goals(console: Console):
+    console.load("sister(mia, lea). lives_in(lea, kiel). lives_in(mia, berlin).")
+    page = console.open("playground")
+    console.type_text("Goal", "Where does the sister of mia live?")
+    page.keyboard.press("Control+Enter")
+    suggestions = page.get_by_role("region", name="Suggested goals")
+    expect(suggestions).to_contain_text("kiel answers sister(mia, ?x), lives_in(?x, ?y)")
+    assert console.violations() == []
+    suggestions.get_by_role("button").first.click()
+    expect(page.get_by_role("table", name="Answers")).to_be_visible()
+    assert rows_of(page, "Answers") == [["lea", "kiel"]]
+    console.type_text("Goal", "Who is the cousin of zed?")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_text("No name in the question is a constant of a fact")).to_be_visible()

@@ -206,3 +206,43 @@ def test_no_violations_of_accessibility(
     page.get_by_role("button", name="Roll back to version 1").click()
     expect(page.get_by_role("dialog").get_by_role("region", name="Differences")).to_be_visible()
     assert console.violations() == []
+
+
+ACCESS = """
+may(?who, ?doc) :- member(?who, ?team), owns(?team, ?doc), not banned(?who).
+banned(?who) :- reported(?who, ?by), not forgiven(?who).
+boss(?x, ?z) :- boss(?x, ?y), boss(?y, ?z).
+"""
+
+
+def test_dependencies_have_their_strata(console: Console):
+    console.load(ACCESS)
+    page = console.open("rulesets")
+    page.get_by_role("link", name="Dependencies").click()
+    expect(page.get_by_role("region", name="Strata")).to_be_visible()
+    assert cells(page, "Strata") == [
+        ["1 stored facts", "forgiven/1\nmember/2\nowns/2\nreported/2"],
+        ["2", "banned/1\nboss/2recursive"],
+        ["3", "may/2"],
+    ]
+    drawing = page.get_by_role("group", name="Drawing of the dependencies")
+    expect(drawing.get_by_role("button")).to_have_count(7)
+    assert console.violations() == []
+    node = drawing.get_by_role("button", name="boss/2 2")
+    node.focus()
+    page.keyboard.press("Enter")
+    expect(drawing.get_by_role("button")).to_have_count(1)
+    assert "predicate=boss%2F2" in page.url
+    page.get_by_role("combobox", name="Predicate").select_option("banned/1")
+    expect(drawing.get_by_role("button")).to_have_text(
+        ["banned/1 2", "forgiven/1 1", "may/2 3", "reported/2 1"]
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dependencies_in_a_narrow_window(new_console: Callable[..., Console], scheme: str):
+    console = new_console(color_scheme=scheme, viewport={"width": 390, "height": 800})
+    console.load(ACCESS)
+    page = console.open("rulesets", part="dependencies")
+    assert console.violations() == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,4 +1,4 @@
-"""The period that a question names: a year, a month, or a day, as in "in 2024" or "on 5 March 2024"."""
+"""The period that a question names: a year, a month or a day, as in "in 2024"."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ _PERIODS = tuple(
         _YEAR,
     )
 )
-_EDGE = re.compile(
-    r"\b(?:at|by|on)\s+the\s+(?P<edge>end|start|beginning)\s+of\s*$", re.IGNORECASE
-)
+_EDGE = re.compile(r"\b(?:at|by|on)\s+the\s+(?P<edge>end|start|beginning)\s+of\s*$", re.IGNORECASE)
 _END = "end"
 
 

@@ -10,7 +10,7 @@ words, count against a chain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from heapq import nlargest
@@ -108,11 +108,58 @@ _MORE = frozenset(("and", "if", "or", "why"))
 """Words of questions that ask for more than a value."""
 
 _NEVER_SIMILAR = _MORE | frozenset(
-    """
-    after ago always amount at average before best but count earlier ever except except first former formerly how last later least
-    mean most neither never next no nobody none nor not now once only originally other number otherwise past prior previous
-    previously since sum then total until when without yet
-    """.split()
+    [
+        "after",
+        "ago",
+        "always",
+        "amount",
+        "at",
+        "average",
+        "before",
+        "best",
+        "but",
+        "count",
+        "earlier",
+        "ever",
+        "except",
+        "except",
+        "first",
+        "former",
+        "formerly",
+        "how",
+        "last",
+        "later",
+        "least",
+        "mean",
+        "most",
+        "neither",
+        "never",
+        "next",
+        "no",
+        "nobody",
+        "none",
+        "nor",
+        "not",
+        "now",
+        "once",
+        "only",
+        "originally",
+        "other",
+        "number",
+        "otherwise",
+        "past",
+        "prior",
+        "previous",
+        "previously",
+        "since",
+        "sum",
+        "then",
+        "total",
+        "until",
+        "when",
+        "without",
+        "yet",
+    ]
 )
 """Words that change what is asked for, so that a phrase that is similar to a predicate has not all
 of its words.
@@ -499,9 +546,9 @@ class _Search:
         )
 
     def phrases(self) -> list[Phrase]:
-        """Return phrases of a question for a value without its first constant: the parts before it, each from
-        an article on, also with a part of what follows it: the first such part belongs to the last
-        part before, as in "the town the boss of mia lives in was founded in".
+        """Return phrases of a question for a value without its first constant: the parts before it,
+        each from an article on, also with a part of what follows it: the first such part belongs to
+        the last part before, as in "the town the boss of mia lives in was founded in".
         """
         if not self.mentions or self.kind == NUMBER:
             return []

@@ -12,7 +12,7 @@ for (const folder of ["public", "src"]) {
     if (entry.isFile() && !path.endsWith(".test.ts") && !entry.name.includes("kb.grammar.") && entry.name !== "schema.d.ts") names.push(path);
   }
 }
-names.push("src/language/kb.grammar");
+names.push("src/language/kb.grammar", "../../docs/operations/runbook.md");
 const digest = createHash("sha256");
 for (const name of [...new Set(names)].sort()) {
   digest.update(`${name}\n`).update(createHash("sha256").update(readFileSync(join(root, name))).digest());

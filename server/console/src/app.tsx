@@ -10,6 +10,7 @@ import { ErrorBoundary } from "./components/ErrorBoundary";
 import { Icon } from "./components/Icon";
 import { Login } from "./components/Login";
 import { useConnection } from "./connection";
+import { useDensity } from "./density";
 import { partOf, SCREENS } from "./screens";
 
 const Tour = lazy(() => import("./components/Tour"));
@@ -50,6 +51,7 @@ export function App() {
         <span className="end">
           <FindButton />
           <KeyMenu />
+          <DensityButton />
           <ThemeButton />
         </span>
       </header>
@@ -115,6 +117,11 @@ function FirstScreen() {
     if (isKnown) navigate(linkTo(isEmpty ? "start" : "memory", search), { replace: true });
   }, [isKnown, isEmpty, navigate, search]);
   return <p role="status">Loading …</p>;
+}
+
+function DensityButton() {
+  const [isDense, toggle] = useDensity();
+  return <button type="button" className={isDense ? "plain set" : "plain"} aria-pressed={isDense} aria-label="Dense tables" title="Dense tables" onClick={toggle}><Icon name="density" /></button>;
 }
 
 function ThemeButton() {

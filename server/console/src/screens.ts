@@ -39,6 +39,7 @@ export const SCREENS: readonly ScreenGroup[] = [
     parts: [
       { title: "Rule sets", screen: "rulesets", times: KNOWN },
       { title: "Single rules", screen: "facts", parameters: { view: "rules" }, times: KNOWN },
+      { title: "Dependencies", screen: "rulesets", parameters: { part: "dependencies" }, times: KNOWN },
     ],
   },
   { title: "Graph", icon: "graph", parts: [{ title: "Graph", screen: "graph", times: BOTH }] },

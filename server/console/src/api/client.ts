@@ -27,6 +27,8 @@ export interface TextError {
   message: string;
   hint?: string | null;
   code?: string;
+  /** The line with the mistake. */
+  source?: string;
 }
 
 /** An answer of the server that is not a success, or no answer at all (`status` 0). */

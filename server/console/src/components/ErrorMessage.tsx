@@ -13,9 +13,9 @@ export function ErrorMessage({ error, text }: { error: unknown; text?: string })
       </p>
       {mistakes.map((mistake, index) => (
         <div key={index} className="mistake">
-          {lines !== undefined && (
+          {(lines !== undefined || mistake.source !== undefined) && (
             <pre tabIndex={0} aria-label={`Line ${mistake.line}`}>
-              {lines[mistake.line - 1] ?? ""}
+              {mistake.source ?? lines?.[mistake.line - 1] ?? ""}
               {"\n"}
               {" ".repeat(Math.max(0, mistake.column - 1))}^
             </pre>
@@ -35,6 +35,8 @@ const SUBJECTS: Record<string, string> = { text: "The text", about: "The fact or
 /** Return the field of the request that an error is about, as a subject. */
 function fieldOf(error: ApiError): string {
   const [field] = Object.keys((error.details["fields"] ?? {}) as object);
+  const goal = /^goals\[(\d+)\]$/.exec(field ?? "")?.[1];
+  if (goal !== undefined) return `Goal ${Number(goal) + 1}`;
   return field === undefined ? "The text" : SUBJECTS[field] ?? field;
 }
 

@@ -13,6 +13,8 @@ interface Properties {
 }
 
 const MARGIN = 16;
+/** The drawing shrinks to the width of the page, as long as its texts can be read. */
+const MIN_SCALE = 0.65;
 const ARROW = 7;
 
 export function GraphDrawing({ drawing: { boxes, lines }, center, expanded, colorOf, onToggle }: Properties) {
@@ -22,12 +24,13 @@ export function GraphDrawing({ drawing: { boxes, lines }, center, expanded, colo
   useLayoutEffect(() => {
     const element = scroller.current;
     if (element === null || middle === undefined) return;
-    element.scrollLeft = middle.x - left - element.clientWidth / 2;
-    element.scrollTop = middle.y - top - element.clientHeight / 2;
-  }, [middle, left, top]);
+    const scale = (element.firstElementChild?.clientWidth ?? width) / width;
+    element.scrollLeft = (middle.x - left) * scale - element.clientWidth / 2;
+    element.scrollTop = (middle.y - top) * scale - element.clientHeight / 2;
+  }, [middle, left, top, width]);
   return (
     <div className="graph-drawing" ref={scroller} tabIndex={0} role="region" aria-label="Drawing">
-      <svg width={width} height={height} viewBox={`${left} ${top} ${width} ${height}`} role="img" aria-label={`${boxes.filter(({ constant }) => constant !== null).length} constants and the facts between them; the list has the same facts`}>
+      <svg style={{ width: `clamp(${Math.round(width * MIN_SCALE)}px, 100%, ${Math.round(width)}px)` }} viewBox={`${left} ${top} ${width} ${height}`} role="img" aria-label={`${boxes.filter(({ constant }) => constant !== null).length} constants and the facts between them; the list has the same facts`}>
         {lines.map((line) => <LineOf key={line.id} line={line} color={colorOf(line.predicate)} />)}
         {boxes.map((box) => {
           const { constant } = box;

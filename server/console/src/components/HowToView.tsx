@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { dataOf, type Schemas } from "../api/client";
 import { useConnection } from "../connection";
-import { conditionText, isGuess } from "../language/conditions";
+import { conditionText, isGuess, patternsOf, type Proposal } from "../language/conditions";
 import { ErrorMessage } from "./ErrorMessage";
 
 type HowTo = Schemas["HowTo"];
@@ -35,17 +35,24 @@ export function HowToView({ goal, make }: { goal: string; make: "true" | "false"
     <div className="how-to">
       <p><code>{text}</code> would be {make} after one of these changes. Nothing is stored.</p>
       <ol>
-        {proposals.map(({ add, remove }) => (
+        {patternsOf(goal, proposals).map(({ add, remove, values }) => (
           <li key={[...add, "", ...remove].join("\n")} className="card">
-            <ul className="premises">
-              {add.map((fact) => <li key={fact} className="holds"><span>add</span> <code>{fact}</code></li>)}
-              {remove.map((fact) => <li key={fact} className="missing"><span>remove</span> <code>{fact}</code></li>)}
-            </ul>
+            <ChangeOf add={add} remove={remove} />
+            {values.length > 0 && <p className="soft">for example with {values.map(({ variable, constants }) => `${variable} = ${constants.join(", ")}`).join("; ")}</p>}
           </li>
         ))}
       </ol>
       {truncated && <p className="soft">The search reached its limit: there may be other changes, also smaller ones.</p>}
     </div>
+  );
+}
+
+function ChangeOf({ add, remove }: Proposal) {
+  return (
+    <ul className="premises">
+      {add.map((fact) => <li key={fact} className="holds"><span>add</span> <code>{fact}</code></li>)}
+      {remove.map((fact) => <li key={fact} className="missing"><span>remove</span> <code>{fact}</code></li>)}
+    </ul>
   );
 }
 

@@ -2,6 +2,8 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, type CSSProperties, type KeyboardEvent, type ReactNode } from "react";
 
+import { useDensity } from "../density";
+
 interface Properties<Row> {
   label: string;
   columns: string[];
@@ -20,10 +22,12 @@ interface Properties<Row> {
 }
 
 const ROW_HEIGHT_PX = 32;
+const DENSE_ROW_HEIGHT_PX = 24;
 const LINE_HEIGHT_PX = 18;
 
 export function VirtualTable<Row>({ label, columns, widths, rows, lines = 1, cells, onSelect, selected = null, onOpen }: Properties<Row>) {
-  const height = ROW_HEIGHT_PX + (lines - 1) * LINE_HEIGHT_PX;
+  const [isDense] = useDensity();
+  const height = (isDense ? DENSE_ROW_HEIGHT_PX : ROW_HEIGHT_PX) + (lines - 1) * LINE_HEIGHT_PX;
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: rows.length,
@@ -31,6 +35,7 @@ export function VirtualTable<Row>({ label, columns, widths, rows, lines = 1, cel
     estimateSize: () => height,
     overscan: 12,
   });
+  useEffect(() => virtual.measure(), [virtual, height]);
   useEffect(() => {
     if (selected !== null && selected < rows.length) virtual.scrollToIndex(selected);
   }, [selected, rows.length, virtual]);

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { conditionText, isGuess, type Proposal } from "./conditions";
+import { conditionText, isGuess, patternsOf, type Proposal } from "./conditions";
 
 function sentence(goal: string, proposal: Proposal): string {
   const { begin, conditions } = conditionText(goal, proposal);
@@ -22,4 +22,25 @@ test("the goal itself with any constants is a guess, what a rule lacks is not", 
   expect(isGuess("can_serve(lea, ?dish)", { add: ["diet(lea, vegan)"], remove: [] })).toBe(false);
   expect(isGuess("diet(lea, 'why?')", { add: ["diet(lea, 'why?')"], remove: [] })).toBe(false);
   expect(isGuess("diet(lea, ?x), likes(lea, ?x)", { add: ["diet(lea, tofu)"], remove: [] })).toBe(false);
+});
+
+const added = (...add: string[]): Proposal => ({ add, remove: [] });
+
+test("places whose constants differ become variables", () => {
+  const proposals = [added("can_raed(ann, ann)"), added("can_raed(ann, bob)"), added("can_raed(ann, 'a b')")];
+  expect(patternsOf("can_raed(?who, ?doc)", proposals)).toEqual([
+    { add: ["can_raed(?x, ?y)"], remove: [], values: [{ variable: "?x", constants: ["ann"] }, { variable: "?y", constants: ["ann", "bob", "'a b'"] }] },
+  ]);
+});
+
+test("constants of the goal, and those that facts determine, stay", () => {
+  const patterns = patternsOf("can_read(zed, ?doc)", [added("grant(ann, ann)", "member(zed, ann)"), added("grant(ann, bob)", "member(zed, ann)")]);
+  expect(patterns.map(({ add }) => add)).toEqual([["grant(?x, ?y)", "member(zed, ?x)"]]);
+  expect(patternsOf("can_read(?who, ?doc)", [added("grant(eng, ann)"), added("grant(eng, bob)")])[0]?.add).toEqual(["grant(eng, ?x)"]);
+});
+
+test("changes that differ otherwise stay apart", () => {
+  const proposals = [added("owner(zed, plan)"), added("member(zed, eng)"), { add: [], remove: ["banned(zed)"] }];
+  expect(patternsOf("can_read(zed, plan)", proposals)).toEqual(proposals.map((each) => ({ ...each, values: [] })));
+  expect(patternsOf("p", [added("a(x)"), { add: [], remove: ["a(y)"] }])).toHaveLength(2);
 });

@@ -1,5 +1,5 @@
 // Stored facts and rules: browse, filter, add, edit, expire and retract them.
-import { useMemo, useState } from "react";
+import { lazy, Suspense, useMemo, useState } from "react";
 import { Link } from "wouter";
 
 import { linkTo, useAddressParts } from "../address";
@@ -13,10 +13,12 @@ import { PredicateList } from "./facts/PredicateList";
 import { RuleBrowser } from "./facts/RuleBrowser";
 import "./facts.css";
 
+const PasteDialog = lazy(() => import("./facts/PasteDialog"));
+
 export default function Facts() {
   const [search, change] = useAddressParts();
   const query = usePredicateQuery();
-  const [adding, setAdding] = useState(false);
+  const [adding, setAdding] = useState<"typed" | "pasted" | null>(null);
   const [message, setMessage] = useState<string | null>(null);
   const predicates = query.data?.predicates ?? [];
   const mayWrite = useMayWrite();
@@ -28,12 +30,17 @@ export default function Facts() {
     setMessage(null);
   };
   const view = search.get("view") ?? (predicates.some((each) => nameOf(each) === name && each.factCount === 0 && each.hasRules) ? "rules" : "facts");
+  const close = (done: string | null) => {
+    setAdding(null);
+    if (done !== null) setMessage(done);
+  };
   return (
     <>
       <h1>{view === "rules" ? "Rules" : "Facts"}</h1>
       {view === "rules" && <SubNavigation />}
       <p className="toolbar">
-        {mayWrite && <button type="button" className="primary" onClick={() => setAdding(true)}>Add facts</button>}
+        {mayWrite && <button type="button" className="primary" onClick={() => setAdding("typed")}>Add facts</button>}
+        {mayWrite && <button type="button" onClick={() => setAdding("pasted")}>Paste from a spreadsheet</button>}
         {mayWrite && <button type="button" onClick={() => change({ view: "rules", rule: "new", draft: null }, { replace: false })}>New rule</button>}
         <span role="status">{message}</span>
       </p>
@@ -64,15 +71,8 @@ export default function Facts() {
           />
         </div>
       </div>
-      {adding && (
-        <AddDialog
-          start={current === null ? "" : `${current.predicate}(`}
-          onClose={(done) => {
-            setAdding(false);
-            if (done !== null) setMessage(done);
-          }}
-        />
-      )}
+      {adding === "typed" && <AddDialog start={current === null ? "" : `${current.predicate}(`} onClose={close} />}
+      {adding === "pasted" && <Suspense fallback={null}><PasteDialog start={current?.predicate ?? ""} onClose={close} /></Suspense>}
     </>
   );
 }

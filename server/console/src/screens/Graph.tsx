@@ -22,7 +22,7 @@ const MAX_SHOWN = 200;
 const COLORS = 6;
 const MAX_SUGGESTED = 100;
 /** Width by height of the place for the drawing. */
-const ASPECT = { wide: 1.5, narrow: 0.9 };
+const ASPECT = { wide: 1.5, narrow: 0.5 };
 
 export default function Graph() {
   const [constant, setConstant] = useAddress("constant");

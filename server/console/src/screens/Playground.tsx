@@ -1,8 +1,8 @@
 // Run goals and look at their answers, proofs and plans.
 import { useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useMemo, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react";
 
-import { useAddress } from "../address";
+import { useAddress, useAddressParts } from "../address";
 import { dataOf, outcomeOf, send, type Schemas } from "../api/client";
 import { useCheck, usePredicates } from "../api/queries";
 import { CopyButton } from "../components/CopyButton";
@@ -19,7 +19,10 @@ import { csvText, download } from "../download";
 import { useGoals } from "../goals";
 import { atomText } from "../language/atom";
 import { parseGoal, type ParsedGoal } from "../language/goal";
+import { goalsOf, isQuestion, programOf } from "../language/goals";
 import { NotEmptyHint } from "./NotEmptyHint";
+import { SuggestedGoals } from "./playground/SuggestedGoals";
+import "./playground.css";
 
 const ProofDrawing = lazy(() => import("../components/ProofDrawing"));
 
@@ -32,49 +35,71 @@ interface Answers {
   goal: string;
   parsed: ParsedGoal;
   rows: AnswerRow[];
+}
+
+/** The answers of each goal of a text, all from one state of the knowledge base. */
+interface Run {
+  each: readonly Answers[];
   ms: number;
   unknown: string | null;
 }
 
 export default function Playground() {
   const { connection, client } = useConnection();
-  const [address, setAddress] = useAddress("goal");
-  const [tab, setTab] = useAddress("tab");
+  const [search, change] = useAddressParts();
+  const [address, tab] = [search.get("goal"), search.get("tab")];
   const [draft, setDraft] = useState(address ?? "");
   const [run, setRun] = useState(0);
   const [selected, setSelected] = useState(0);
   const predicates = usePredicates();
-  const check = useCheck("goal");
+  const checkGoal = useCheck("goal");
+  const checkProgram = useCheck("program");
+  const check = useCallback(
+    async (text: string) => {
+      if (isQuestion(text)) return [];
+      const goals = goalsOf(text);
+      if (goals.length < 2) return checkGoal(text);
+      const program = programOf(goals);
+      return (await checkProgram(program.text)).map(program.place);
+    },
+    [checkGoal, checkProgram],
+  );
 
   const { recent, saved, remember, toggle } = useGoals();
   useEffect(() => {
     setDraft(address ?? "");
     if (address !== null) remember(address);
   }, [address, remember]);
+  const asksInWords = address !== null && isQuestion(address);
   const answers = useQuery({
     queryKey: ["ask", connection, address, run],
-    enabled: address !== null,
-    queryFn: async ({ signal }): Promise<Answers> => {
-      const goal = address ?? "";
+    enabled: address !== null && !asksInWords,
+    queryFn: async ({ signal }): Promise<Run> => {
+      const text = address ?? "";
+      const goals = goalsOf(text).map((goal) => goal.text);
       const started = performance.now();
+      const asked = goals.length > 1 ? { goals } : { text };
       const { data, response } = await outcomeOf(
-        client.POST("/ask", { body: { text: goal, scope: connection.scope, limit: MAX_ANSWERS } as never, params: {} as never, signal }),
+        client.POST("/ask", { body: { ...asked, scope: connection.scope, limit: MAX_ANSWERS } as never, params: {} as never, signal }),
       );
       setSelected(0);
+      const rows = (goals.length > 1 ? data : [data]) as unknown as AnswerRow[][];
       return {
-        goal,
-        parsed: parseGoal(goal),
-        rows: data as unknown as AnswerRow[],
+        each: rows.map((some, index) => ({ goal: goals[index] ?? text, parsed: parseGoal(goals[index] ?? text), rows: some })),
         ms: performance.now() - started,
         unknown: response.headers.get("X-Unknown-Predicates"),
       };
     },
   });
+  const show = (goal: string) => change({ goal, which: null }, { replace: false });
   const start = () => {
     if (draft.trim() === "") return;
-    setAddress(draft.trim(), { replace: false });
+    show(draft.trim());
     setRun(run + 1);
   };
+  const data = answers.error === null ? answers.data : undefined;
+  const which = Math.min(Math.max(0, Number(search.get("which") ?? 1) - 1 || 0), (data?.each.length ?? 1) - 1);
+  const current = data?.each[which];
   return (
     <>
       <h1>Playground</h1>
@@ -86,29 +111,45 @@ export default function Playground() {
           {address !== null && <CopyButton text={location.href} label="Copy the link" />}
           {answers.isFetching && <span role="status">Running …</span>}
         </p>
-        {answers.error !== null && <ErrorMessage error={answers.error} text={address ?? ""} />}
+        {answers.error !== null && !asksInWords && <ErrorMessage error={answers.error} text={address ?? ""} />}
       </section>
-      {address === null && <NotEmptyHint />}
+      {address === null && (
+        <>
+          <p className="soft">Write a goal, or several, one a line, which are answered from one state; or a question in words.</p>
+          <NotEmptyHint />
+        </>
+      )}
       {(saved.length > 0 || recent.length > 1) && (
         <details className="past-goals">
           <summary>Saved and recent goals</summary>
           <ul aria-label="Saved and recent goals">
-            {[...new Set([...saved, ...recent])].map((goal) => <li key={goal}><button type="button" className="chip" onClick={() => setAddress(goal, { replace: false })}>{goal}</button>{saved.includes(goal) && <span className="kind">saved</span>}</li>)}
+            {[...new Set([...saved, ...recent])].map((goal) => <li key={goal}><button type="button" className="chip" onClick={() => show(goal)}>{goal}</button>{saved.includes(goal) && <span className="kind">saved</span>}</li>)}
           </ul>
         </details>
       )}
-      {answers.data !== undefined && answers.error === null && (
+      {asksInWords && <SuggestedGoals key={address} question={address} onRun={show} />}
+      {!asksInWords && data !== undefined && current !== undefined && (
         <>
-          <AnswerTable answers={answers.data} selected={selected} onSelect={setSelected} onOpen={() => setTab("proof")} />
+          {data.each.length > 1 && (
+            <GoalList
+              run={data}
+              selected={which}
+              onSelect={(index) => {
+                setSelected(0);
+                change({ which: index === 0 ? null : String(index + 1) });
+              }}
+            />
+          )}
+          <AnswerTable answers={current} run={data} selected={selected} onSelect={setSelected} onOpen={() => change({ tab: "proof" })} />
           <Tabs
             label="Explanations"
-            selected={tab ?? (answers.data.rows.length === 0 ? "whynot" : "proof")}
-            onSelect={setTab}
+            selected={tab ?? (current.rows.length === 0 ? "whynot" : "proof")}
+            onSelect={(id) => change({ tab: id })}
             tabs={[
-              { id: "proof", title: "Proof", content: () => <ProofOf answers={answers.data} selected={selected} /> },
-              { id: "whynot", title: "Why not", content: () => <WhyNotView goal={bare(answers.data.goal)} /> },
-              { id: "howto", title: "How to", content: () => <HowToOf answers={answers.data} selected={selected} /> },
-              { id: "plan", title: "Plan", content: () => <PlanOf goal={bare(answers.data.goal)} /> },
+              { id: "proof", title: "Proof", content: () => <ProofOf answers={current} selected={selected} /> },
+              { id: "whynot", title: "Why not", content: () => <WhyNotView goal={bare(current.goal)} /> },
+              { id: "howto", title: "How to", content: () => <HowToOf answers={current} selected={selected} /> },
+              { id: "plan", title: "Plan", content: () => <PlanOf goal={bare(current.goal)} /> },
             ]}
           />
         </>
@@ -117,9 +158,30 @@ export default function Playground() {
   );
 }
 
-function AnswerTable({ answers, selected, onSelect, onOpen }: { answers: Answers; selected: number; onSelect: (index: number) => void; onOpen: () => void }) {
+/** The goals that were answered together, with the numbers of their answers. */
+function GoalList({ run, selected, onSelect }: { run: Run; selected: number; onSelect: (index: number) => void }) {
+  return (
+    <section aria-label="Goals">
+      <p role="status"><strong>{run.each.length}</strong> goals, answered from one state <span className="soft">in {run.ms.toFixed(0)} ms</span></p>
+      <ol className="goal-list card">
+        {run.each.map(({ goal, rows }, index) => (
+          <li key={index}>
+            <button type="button" aria-pressed={index === selected} onClick={() => onSelect(index)}><code>{goal}</code> <span className="soft">{answersText(rows.length)}</span></button>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function answersText(count: number): string {
+  return `${count === MAX_ANSWERS ? "first " : ""}${count.toLocaleString("en")} ${count === 1 ? "answer" : "answers"}`;
+}
+
+function AnswerTable({ answers, run, selected, onSelect, onOpen }: { answers: Answers; run: Run; selected: number; onSelect: (index: number) => void; onOpen: () => void }) {
   const { connection } = useConnection();
-  const { goal, rows, ms, unknown } = answers;
+  const { goal, rows } = answers;
+  const { ms, unknown } = run;
   const { columns, cells } = useMemo(() => tableOf(answers), [answers]);
   const [failure, setFailure] = useState<unknown>(null);
   const name = "answers";
@@ -137,7 +199,7 @@ function AnswerTable({ answers, selected, onSelect, onOpen }: { answers: Answers
       <p className="toolbar">
         <span role="status">
           <strong>{rows.length === MAX_ANSWERS ? `First ${MAX_ANSWERS.toLocaleString("en")}` : rows.length.toLocaleString("en")}</strong>{" "}
-          {rows.length === 1 ? "answer" : "answers"} <span className="soft">in {ms.toFixed(0)} ms</span>
+          {rows.length === 1 ? "answer" : "answers"} {run.each.length === 1 && <span className="soft">in {ms.toFixed(0)} ms</span>}
         </span>
         {unknown !== null && <span className="warning">No facts or rules for {decodeURIComponent(unknown)}</span>}
         {rows.length > 0 && (

@@ -1,5 +1,5 @@
 // Rule sets: what is deployed, versions, differences, the impact of an edited text, and rollback.
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 
 import { useAddressParts } from "../address";
 import { ErrorMessage } from "../components/ErrorMessage";
@@ -11,7 +11,20 @@ import { EditedText } from "./rulesets/EditedText";
 import { Versions } from "./rulesets/Versions";
 import "./rulesets.css";
 
+const Dependencies = lazy(() => import("./Dependencies"));
+
 export default function RuleSets() {
+  const [search] = useAddressParts();
+  return (
+    <>
+      <h1>Rules</h1>
+      <SubNavigation />
+      {search.get("part") === "dependencies" ? <Suspense fallback={<p role="status">Loading …</p>}><Dependencies /></Suspense> : <RuleSetList />}
+    </>
+  );
+}
+
+function RuleSetList() {
   const [search, change] = useAddressParts();
   const [message, setMessage] = useState<string | null>(null);
   const sets = useRuleSets();
@@ -21,8 +34,6 @@ export default function RuleSets() {
   const show = (set: RuleSet) => change({ set: set.name, setScope: set.scope, view: null, from: null, to: null }, { replace: false });
   return (
     <>
-      <h1>Rules</h1>
-      <SubNavigation />
       <p className="soft">A rule set is a unit of rules, declarations and facts, which <code>kbcore deploy</code> replaces as a whole.</p>
       <p role="status">{message}</p>
       {sets.error !== null && <ErrorMessage error={sets.error} />}

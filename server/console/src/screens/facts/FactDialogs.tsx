@@ -70,6 +70,7 @@ export function AddDialog({ start, onClose }: { start: string } & Closing) {
 
 export function EditDialog({ fact, onClose }: { fact: StoredFact } & Closing) {
   const { connection } = useConnection();
+  const declared = usePredicates().find((each) => each.predicate === fact.predicate && each.arity === fact.args.length)?.args;
   const [args, setArgs] = useState<readonly string[]>(fact.args);
   const [negated, setNegated] = useState(fact.negated);
   const [confidence, setConfidence] = useState(fact.confidence?.toString() ?? "");
@@ -102,7 +103,7 @@ export function EditDialog({ fact, onClose }: { fact: StoredFact } & Closing) {
         <div className="fields">
           {args.map((value, index) => (
             <label key={index}>
-              Argument {index + 1}
+              {declared?.[index] ?? `Argument ${index + 1}`}
               <input value={value} spellCheck={false} onChange={(event) => setArgs(args.map((old, position) => (position === index ? event.target.value : old)))} />
             </label>
           ))}

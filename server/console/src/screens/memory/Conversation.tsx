@@ -1,9 +1,9 @@
 // A conversation beside the facts that are believed from each message: a fact and its passage lead to each other.
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { Link, useSearchParams } from "wouter";
 
 import { linkTo, useAddressParts } from "../../address";
-import { useMayWrite } from "../../api/queries";
+import { useMayWrite, useWhoAmI } from "../../api/queries";
 import { ErrorMessage } from "../../components/ErrorMessage";
 import { atomText } from "../../language/atom";
 import { dayText } from "../../time";
@@ -18,7 +18,12 @@ interface Selected {
   fact: string;
 }
 
+const PurgeDialog = lazy(() => import("./PurgeDialog"));
+
 export function Conversation() {
+  const isAdmin = useWhoAmI().data?.role === "admin";
+  const mayPurge = useMayWrite() && isAdmin;
+  const [isPurging, setPurging] = useState(false);
   const [search, change] = useAddressParts();
   const filter = { session: search.get("session") ?? "", speaker: search.get("speaker") ?? "" };
   const page = search.get("page");
@@ -40,13 +45,16 @@ export function Conversation() {
         <FilterField name="session" label="Session" value={filter.session} known={episodes.map(({ session }) => session ?? "")} />
         <FilterField name="speaker" label="Speaker" value={filter.speaker} known={episodes.map(({ speaker }) => speaker)} />
         <span role="status">{message ?? `${total.toLocaleString("en")} ${total === 1 ? "message" : "messages"}`}</span>
-        {pages > 1 && (
-          <span className="exports">
-            <button type="button" onClick={() => show(query.data.page - 1)} disabled={query.data.page === 1}>Older</button>
-            <span>page {query.data.page} of {pages}</span>
-            <button type="button" onClick={() => show(query.data.page + 1)} disabled={query.data.page >= pages}>Newer</button>
-          </span>
-        )}
+        <span className="exports">
+          {pages > 1 && (
+            <>
+              <button type="button" onClick={() => show(query.data.page - 1)} disabled={query.data.page === 1}>Older</button>
+              <span>page {query.data.page} of {pages}</span>
+              <button type="button" onClick={() => show(query.data.page + 1)} disabled={query.data.page >= pages}>Newer</button>
+            </>
+          )}
+          {mayPurge && <button type="button" className="danger" onClick={() => setPurging(true)}>Purge …</button>}
+        </span>
       </div>
       {error !== null && <ErrorMessage error={error} />}
       <div className="talk-head soft" aria-hidden="true"><span>What was said</span><span>What is believed from it</span></div>
@@ -64,6 +72,16 @@ export function Conversation() {
         ))}
       </ol>
       {episodes.length === 0 && <p className="soft">No message matches.</p>}
+      {isPurging && (
+        <Suspense fallback={null}>
+          <PurgeDialog
+            onClose={(done) => {
+              setPurging(false);
+              if (done !== null) setMessage(done);
+            }}
+          />
+        </Suspense>
+      )}
     </>
   );
 }

@@ -1,14 +1,15 @@
 // Databases and the tenants of one of them.
-import { useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link, useSearchParams } from "wouter";
 
 import { linkTo, useAddress } from "../../address";
-import { dataOf } from "../../api/client";
+import { clientOf, dataOf } from "../../api/client";
 import { ErrorMessage } from "../../components/ErrorMessage";
 import { useConnection } from "../../connection";
 
-const MAX_TENANTS = 200;
+/** Tenants whose size is read, each with a request. */
+const MAX_TENANTS = 30;
 
 export function Databases() {
   const { connection, client } = useConnection();
@@ -52,9 +53,23 @@ function Tenants({ database }: { database: string }) {
     queryKey: ["tenants", connection.key, database],
     queryFn: ({ signal }) => dataOf(client.GET("/admin/databases/{name}/tenants", { params: { path: { name: database } } as never, signal })),
   });
+  const matching = (tenants.data ?? []).filter((name) => name.includes(filter.trim()));
+  const listed = matching.slice(0, MAX_TENANTS);
+  const sizes = useQueries({
+    queries: listed.map((tenant) => ({
+      queryKey: ["tenant size", connection.key, database, tenant],
+      staleTime: 60_000,
+      queryFn: async ({ signal }: { signal: AbortSignal }) => {
+        const client = clientOf({ ...connection, database, tenant, scope: null, view: null, time: null });
+        const { predicates } = await dataOf(client.GET("/predicates", { params: { query: { scope: "*" } } as never, signal }));
+        return predicates.reduce((sum, { factCount }) => sum + factCount, 0);
+      },
+    })),
+  });
   if (tenants.error !== null) return <ErrorMessage error={tenants.error} />;
   if (tenants.data === undefined) return <p role="status">Loading …</p>;
-  const matching = tenants.data.filter((name) => name.includes(filter.trim()));
+  const rows = listed.map((tenant, index) => ({ tenant, facts: sizes[index]?.data })).sort((left, right) => (right.facts ?? -1) - (left.facts ?? -1));
+  const most = Math.max(1, ...rows.map(({ facts }) => facts ?? 0));
   const address = (tenant: string) => {
     const target = new URLSearchParams(search);
     target.delete("scope");
@@ -68,10 +83,24 @@ function Tenants({ database }: { database: string }) {
       <p className="toolbar">
         <label className="inline">Filter tenants of {database} <input value={filter} onChange={(event) => setFilter(event.target.value)} spellCheck={false} autoComplete="off" /></label>
         <span className="soft" role="status">
-          {matching.length > MAX_TENANTS ? `first ${MAX_TENANTS} of ${matching.length.toLocaleString("en")}` : matching.length.toLocaleString("en")} {matching.length === 1 ? "tenant" : "tenants"}
+          {matching.length > MAX_TENANTS ? `first ${MAX_TENANTS} of ${matching.length.toLocaleString("en")}` : matching.length.toLocaleString("en")} {matching.length === 1 ? "tenant" : "tenants"}, by size
         </span>
       </p>
-      <p>{matching.slice(0, MAX_TENANTS).map((name) => <Link key={name} className="chip" href={address(name)}>{name}</Link>)}</p>
+      {rows.length > 0 && (
+        <div className="scroll" tabIndex={0} role="group" aria-label="List of tenants">
+          <table>
+            <thead><tr><th scope="col">Tenant</th><th scope="col">Facts</th></tr></thead>
+            <tbody>
+              {rows.map(({ tenant, facts }) => (
+                <tr key={tenant}>
+                  <th scope="row"><Link href={address(tenant)}>{tenant}</Link></th>
+                  <td className="size">{facts !== undefined && <><span className="bar" style={{ width: `${(facts / most) * 60}%` }} />{facts.toLocaleString("en")}</>}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
     </>
   );
 }

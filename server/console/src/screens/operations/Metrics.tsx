@@ -1,106 +1,92 @@
-// The main metrics over the last minutes, computed from GET /metrics.
-import { useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useState } from "react";
+// Traffic, latency, errors and size over the last minutes, as small charts of one time axis.
+import { lazy, Suspense } from "react";
 
-import { ApiError, send } from "../../api/client";
-import { ErrorMessage } from "../../components/ErrorMessage";
-import { useConnection } from "../../connection";
-import { buckets, parseMetrics, quantile, rate, total } from "../../prometheus";
+import { buckets, quantile, rate, total, type Sample } from "../../prometheus";
+import { duration, POLL_MS, short, size, type Reading } from "./readings";
 
 const Sparkline = lazy(() => import("../../components/Sparkline"));
 
-const POLL_MS = 5000;
-const MAX_POINTS = 120;
-const GOALS = "svc_inference_duration_seconds";
-
-interface Reading {
-  seconds: number;
-  requests: number | null;
-  goals: number | null;
-  durations: Map<number, number>;
-  facts: number | null;
-  bytes: number | null;
+interface Metric {
+  title: string;
+  /** Return the value of a reading; null without one. */
+  value: (after: Reading, before: Reading | undefined) => number | null;
+  format: (value: number) => string;
 }
 
-const METRICS: { title: string; value: (after: Reading, before: Reading | undefined) => number | null; format: (value: number) => string }[] = [
-  { title: "Requests per second", value: (after, before) => rate(before?.requests ?? null, after.requests, elapsed(after, before)), format: short },
-  { title: "Goals per second", value: (after, before) => rate(before?.goals ?? null, after.goals, elapsed(after, before)), format: short },
-  { title: "Goal time, 99th percentile", value: (after, before) => (before === undefined ? null : quantile(0.99, before.durations, after.durations)), format: duration },
-  { title: "Facts", value: (after) => after.facts, format: (value) => value.toLocaleString("en") },
-  { title: "Memory of the engines", value: (after) => after.bytes, format: size },
+const GROUPS: { title: string; metrics: readonly Metric[] }[] = [
+  {
+    title: "Traffic",
+    metrics: [
+      { title: "Requests per second", value: rateOf("svc_http_requests_total"), format: short },
+      { title: "Goals per second", value: rateOf("svc_inference_duration_seconds_count"), format: short },
+      { title: "Writes per second", value: rateOf("svc_log_records_total"), format: short },
+    ],
+  },
+  {
+    title: "Latency",
+    metrics: [
+      { title: "Request time, median", value: quantileOf(0.5, "svc_http_request_duration_seconds"), format: duration },
+      { title: "Request time, 99th percentile", value: quantileOf(0.99, "svc_http_request_duration_seconds"), format: duration },
+      { title: "Goal time, 99th percentile", value: quantileOf(0.99, "svc_inference_duration_seconds"), format: duration },
+    ],
+  },
+  {
+    title: "Errors",
+    metrics: [
+      { title: "Errors per second", value: rateOf("svc_errors_total"), format: short },
+      { title: "Goals at a limit per second", value: rateOf("svc_budget_exceeded_total"), format: short },
+      { title: "Goals that wait", value: ({ samples }) => total(samples, "svc_inferences_waiting"), format: short },
+    ],
+  },
+  {
+    title: "Size",
+    metrics: [
+      { title: "Facts", value: ({ samples }) => total(samples, "svc_memory_facts_total"), format: (value) => value.toLocaleString("en") },
+      { title: "Memory of the engines", value: ({ samples }) => total(samples, "svc_engine_bytes"), format: size },
+      { title: "Log queue", value: ({ samples }) => total(samples, "svc_log_queue_records"), format: short },
+    ],
+  },
 ];
 
-export function Metrics() {
-  const { connection } = useConnection();
-  const [readings, setReadings] = useState<Reading[]>([]);
-  const metrics = useQuery({
-    queryKey: ["metrics", connection.key],
-    queryFn: async ({ signal }) => readingOf(await (await send(connection, "/metrics", { signal })).text()),
-    // Polling stops while the page is hidden.
-    refetchInterval: (query) => (query.state.error === null ? POLL_MS : false),
-    structuralSharing: false,
-    gcTime: 0,
-  });
-  const reading = metrics.data;
-  useEffect(() => {
-    if (reading !== undefined) setReadings((previous) => (previous.at(-1) === reading ? previous : [...previous, reading].slice(-MAX_POINTS)));
-  }, [reading]);
-  if (metrics.error instanceof ApiError && metrics.error.status === 404) {
-    return <p className="soft">This server publishes no metrics: the setting <code>METRICS_SINKS</code> names no sink with the Prometheus format.</p>;
-  }
-  if (metrics.error !== null) return <ErrorMessage error={metrics.error} />;
+export function Metrics({ readings }: { readings: readonly Reading[] }) {
   const times = readings.map(({ seconds }) => seconds);
   return (
     <>
-      <ul className="sparklines">
-        {METRICS.map(({ title, value, format }) => {
-          const values = readings.map((after, index) => value(after, readings[index - 1]));
-          const latest = values.at(-1) ?? null;
-          return (
-            <li key={title} className="card">
-              <span className="soft">{title}</span>
-              <strong>{latest === null ? "–" : format(latest)}</strong>
-              <Suspense fallback={<div className="sparkline" />}>
-                <Sparkline label={title} times={times} values={values} format={format} />
-              </Suspense>
-            </li>
-          );
-        })}
-      </ul>
-      <p className="soft">
-        Figures of the whole server, read every {POLL_MS / 1000} s while this page is visible. Goals that take longer than the setting{" "}
-        <code>SLOW_QUERY_MS</code> are in the log of the server.
-      </p>
+      {GROUPS.map((group) => (
+        <section key={group.title} aria-label={group.title} className="multiples">
+          <h3>{group.title}</h3>
+          <ul className="sparklines">
+            {group.metrics.map(({ title, value, format }) => {
+              const values = readings.map((after, index) => value(after, readings[index - 1]));
+              const known = values.filter((each) => each !== null);
+              const latest = values.at(-1) ?? null;
+              return (
+                <li key={title} className="card">
+                  <span className="soft">{title}</span>
+                  <strong>{latest === null ? "–" : format(latest)}</strong>
+                  <Suspense fallback={<div className="sparkline" />}>
+                    <Sparkline label={title} times={times} values={values} format={format} />
+                  </Suspense>
+                  <span className="soft range">{known.length === 0 ? "no values yet" : `highest ${format(Math.max(...known))}`}</span>
+                </li>
+              );
+            })}
+          </ul>
+        </section>
+      ))}
+      <p className="soft">Figures of the whole server, read every {POLL_MS / 1000} s while this page is visible, from {times[0] === undefined ? "now" : new Date(times[0] * 1000).toLocaleTimeString("en-GB")} on.</p>
     </>
   );
 }
 
-function readingOf(text: string): Reading {
-  const samples = parseMetrics(text);
-  return {
-    seconds: Date.now() / 1000,
-    requests: total(samples, "svc_http_requests_total"),
-    goals: total(samples, `${GOALS}_count`),
-    durations: buckets(samples, GOALS),
-    facts: total(samples, "svc_memory_facts_total"),
-    bytes: total(samples, "svc_engine_bytes"),
-  };
+/** Streams end when a client leaves: their time says nothing about the server. */
+const isStream = ({ labels }: Sample) => labels["route"]?.endsWith("/events") === true;
+
+function rateOf(name: string): Metric["value"] {
+  return (after, before) => (before === undefined ? null : rate(total(before.samples, name), total(after.samples, name), after.seconds - before.seconds));
 }
 
-function elapsed(after: Reading, before: Reading | undefined): number {
-  return before === undefined ? 0 : after.seconds - before.seconds;
-}
-
-function short(value: number): string {
-  return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
-}
-
-function duration(seconds: number): string {
-  return seconds < 1 ? `${Number((seconds * 1000).toPrecision(2))} ms` : `${Number(seconds.toPrecision(3))} s`;
-}
-
-function size(bytes: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10)));
-  return `${(bytes / 1024 ** power).toLocaleString("en", { maximumFractionDigits: 1 })} ${units[power] ?? ""}`;
+function quantileOf(share: number, name: string): Metric["value"] {
+  const of = ({ samples }: Reading) => buckets(samples.filter((sample) => !isStream(sample)), name);
+  return (after, before) => (before === undefined ? null : quantile(share, of(before), of(after)));
 }

@@ -24,7 +24,7 @@ export function SlowGoals() {
     <div className="scroll" tabIndex={0} role="group" aria-label="List of slow goals">
       <table>
         <thead>
-          <tr><th scope="col">Goal</th><th scope="col" className="number">Milliseconds</th><th scope="col" className="number">Rows derived</th><th scope="col" className="number">Times</th><th scope="col">Outcome</th><th scope="col">When</th></tr>
+          <tr><th scope="col">Goal</th><th scope="col" className="number">Milliseconds</th><th scope="col" className="number">Rows derived</th><th scope="col" className="number">Times</th><th scope="col">Outcome</th><th scope="col">When</th><th scope="col">Plan</th></tr>
         </thead>
         <tbody>
           {data.goals.map(({ goal, isCut, kind, ms, rowsMade, outcome, at, count }) => (
@@ -35,6 +35,7 @@ export function SlowGoals() {
               <td className="number">{count.toLocaleString("en")}</td>
               <td>{outcome}</td>
               <td>{new Date(at).toLocaleTimeString("en-GB")}</td>
+              <td>{!isCut && <Link href={linkTo("playground", search, { goal, tab: "plan" })} aria-label={`Plan of ${goal}`}>Plan</Link>}</td>
             </tr>
           ))}
         </tbody>
