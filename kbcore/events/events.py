@@ -91,10 +91,11 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """What a fact had with its labels, and with which it still holds: a view sees that the newest
-    details that it admits are gone, and the fact as well if it admits no others. What has ended
-    is still shown, as ended.
+class Departed:
+    """Details that a fact had with its labels, and with which it still holds.
+
+    A view sees that the newest details that it admits are gone, and the fact as well if it admits
+    no others. What has ended is still shown, as ended.
     """
 
     parted: Parted
@@ -114,8 +115,8 @@ class Gone:
             if labels in self.parted.left:
                 more = {"updated": True, "atom": own}
                 return replace(event, kind="fact_asserted", more=more)
-        shown = event.more["atom"]
-        details = shown if shown["createdAt"] is None else admitted[-1][1]
+        atom = event.more["atom"]
+        details = atom if atom["createdAt"] is None else admitted[-1][1]
         return replace(event, more={**event.more, "atom": details})
 
 
@@ -161,7 +162,7 @@ def _ended(fact: EndedFact) -> Fact:
 
 
 IsSeen = Callable[[Labels], bool]
-Seen = Written | Gone | Ruled
+Seen = Written | Departed | Ruled
 ANYBODY = Written()
 
 
@@ -183,8 +184,8 @@ class EventView:
         if atom is None or len(known) == len(spans):
             return seen
         rest = {key: value for key, value in atom.items() if key != "evidence"}
-        shown = {**rest, "evidence": known} if known else rest
-        return replace(seen, more={**seen.more, "atom": shown})
+        atom = {**rest, "evidence": known} if known else rest
+        return replace(seen, more={**seen.more, "atom": atom})
 
     def admits(self, labels: Labels) -> bool:
         """Return True for labels that the view admits, of none if it is not declared any more."""
@@ -193,7 +194,7 @@ class EventView:
 
     def changes(self, committed: Committed) -> list[Change]:
         """Return those of the changes of a change set that change something in the view."""
-        shown: list[Change] = []
+        admitted: list[Change] = []
         delta, labels = committed.delta, committed.changes.labels
         gone: dict[int, list[RemovedFacts]] = {}
         for group in delta.removed:
@@ -211,10 +212,10 @@ class EventView:
                 labels = change.labels
             elif isinstance(change, _STORING):
                 if self.admits(labels):
-                    shown.append(change)
+                    admitted.append(change)
             elif isinstance(change, AssertRules | RetractRule):
                 if rules or delta.declarations_removed:
-                    shown.append(change)
+                    admitted.append(change)
             elif isinstance(change, EvictFacts):
                 rows = [
                     each
@@ -222,35 +223,35 @@ class EventView:
                     if any(self._shows(delta, number, each.fact(i)) for i in range(len(each)))
                 ]
                 if rows:
-                    shown.append(EvictFacts(tuple(rows), change.reason))
+                    admitted.append(EvictFacts(tuple(rows), change.reason))
             elif isinstance(change, EndFacts):
                 ended = [change.facts[index] for at, index in delta.ended if at == number]
                 ended = [each for each in ended if self._shows(delta, number, _ended(each))]
                 if ended:
-                    shown.append(EndFacts(tuple(ended)))
+                    admitted.append(EndFacts(tuple(ended)))
             elif isinstance(change, RetractFact | RetractPattern):
                 groups = gone.get(number, ())
                 facts = (_removed(group, row) for group in groups for row in group.rows)
                 if any(self._shows(delta, number, fact) for fact in facts):
-                    shown.append(change)
+                    admitted.append(change)
             elif isinstance(change, SetPriority):
                 noted = [each for (at, _), each in delta.parted.items() if at == number]
-                if not noted or any(Gone(each).is_seen(self.admits) for each in noted):
-                    shown.append(change)
+                if not noted or any(Departed(each).is_seen(self.admits) for each in noted):
+                    admitted.append(change)
             elif isinstance(change, PurgeMemory):
                 groups = gone.get(number, ())
                 facts = (_removed(group, row) for group in groups for row in group.rows)
                 if any(map(self.admits, delta.purged_episodes)) or any(
                     self._shows(delta, number, fact) for fact in facts
                 ):
-                    shown.append(change)
+                    admitted.append(change)
             else:
-                shown.append(change)
-        return shown
+                admitted.append(change)
+        return admitted
 
     def _shows(self, delta: Delta, number: int, fact: Fact) -> bool:
         parted = delta.parted.get((number, (fact.scope, fact.schema, fact.args)))
-        return parted is None or Gone(parted).is_seen(self.admits)
+        return parted is None or Departed(parted).is_seen(self.admits)
 
     def _shows_rule(self, delta: Delta, name: str, index: int) -> bool:
         labels = delta.rule_labels.get((name, index))
@@ -408,7 +409,7 @@ def _event_parts(committed: Committed) -> Iterator[_EventParts]:
 
     def seen(number: int, fact: Fact) -> Seen:
         parted = delta.parted.get((number, (fact.scope, fact.schema, fact.args)))
-        return ANYBODY if parted is None else Gone(parted)
+        return ANYBODY if parted is None else Departed(parted)
 
     for number, change in enumerate(committed.changes.changes):
         if isinstance(change, UseLabels):
@@ -431,7 +432,7 @@ def _event_parts(committed: Committed) -> Iterator[_EventParts]:
                     fact = _ended(over)
                     detail = {"reason": "superseded", "atom": _row(fact, None, None)}
                     by = seen(number, fact)
-                    by = Gone(by.parted, has_ended=True) if isinstance(by, Gone) else by
+                    by = Departed(by.parted, has_ended=True) if isinstance(by, Departed) else by
                     yield "fact_retracted", fact.scope, fact.predicate, detail, by
         elif isinstance(change, ForkScope | MergeScope):
             happened = "fork" if isinstance(change, ForkScope) else "merge"

@@ -598,7 +598,7 @@ RuleLabels = tuple[RuleForms, tuple[Labels, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """What a change did to a fact in a relation with labels: its details with each of its labels
+    """Effect of a change on a fact in a relation with labels: its details with each of its labels
     before, the newest ones last, and the labels with which it has them still.
     """
 

@@ -69,7 +69,7 @@ def evict(tenant: Tenant, change: EvictFacts, delta: Delta, yield_now: YieldNow)
 def _note_missing(
     stored: StoredRelation, part: FactRows, delta: Delta, symbols: array[int]
 ) -> None:
-    """Note the facts that are not stored any more: nobody knows who saw them."""
+    """Note the facts that are not stored any more: no view knows who saw them."""
     for index, id in enumerate(stored.relation.locate(symbols, len(part))):
         if id == NO_ROW:
             fact = part.fact(index)

@@ -463,7 +463,7 @@ def note_parted(
     tenant: Tenant, stored: StoredRelation, row: RowKey, delta: Delta, left: Iterable[Labels]
 ) -> None:
     """Note what a fact has with each of its labels before a change, and with which it has it still,
-    if somebody hears of changes.
+    if a client hears of changes.
     """
     if delta.retold is None:
         return

@@ -110,7 +110,7 @@ class ViewState:
 
     @property
     def is_observed(self) -> bool:
-        """True if somebody follows the state."""
+        """True if a client follows the state."""
         return self.tenant.observer is not None
 
     @property

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from kbcore.context.relevance.predicates_asked import AskedPredicates, Signature
 from kbcore.context.relevance.related_words import related
-from kbcore.context.relevance.similar_phrases import Phrase, Similar, SimilarPhrase
+from kbcore.context.relevance.similar_phrases import QuestionPhrase, Similar, SimilarPhrase
 from kbcore.context.relevance.subjects import of_asking
 from kbcore.context.relevance.wording import Wording, pairs_of
 from kbcore.reason.budget import Budget
@@ -136,7 +136,6 @@ _NEVER_SIMILAR = _MORE | frozenset(
         "never",
         "next",
         "no",
-        "nobody",
         "none",
         "nor",
         "not",
@@ -298,7 +297,7 @@ class Readings(NamedTuple):
 
     goals: list[MeantGoal]
     constants: int
-    phrases: list[Phrase]
+    phrases: list[QuestionPhrase]
     descriptions: dict[Signature, str]
 
 
@@ -545,7 +544,7 @@ class _Search:
             default=(0.0, stem),
         )
 
-    def phrases(self) -> list[Phrase]:
+    def phrases(self) -> list[QuestionPhrase]:
         """Return phrases of a question for a value without its first constant: the parts before it,
         each from an article on, also with a part of what follows it: the first such part belongs to
         the last part before, as in "the town the boss of mia lives in was founded in".
@@ -566,7 +565,7 @@ class _Search:
         pairs += zip(reversed(parts), after, strict=False)
         pairs += [(parts[0], rest), (parts[-1], rest)]
         phrases = dict.fromkeys(
-            Phrase(self._text_of([*part, *tail]), self._coverable([*part, *tail]))
+            QuestionPhrase(self._text_of([*part, *tail]), self._coverable([*part, *tail]))
             for part, tail in pairs
             if self._has_content([*part, *tail])
         )

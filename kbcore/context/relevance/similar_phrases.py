@@ -34,7 +34,7 @@ _vectors: dict[tuple[str, str], Vector] = {}
 """Vectors of texts of predicates and of words, by the name of the model and the text."""
 
 
-class Phrase(NamedTuple):
+class QuestionPhrase(NamedTuple):
     """A phrase of a question, with the words that a similar predicate can have, by number."""
 
     text: str
@@ -54,7 +54,7 @@ Similar = Mapping[Signature, Sequence[SimilarPhrase]]
 
 def similar_predicates(
     embedding: Embedding,
-    phrases: Sequence[Phrase],
+    phrases: Sequence[QuestionPhrase],
     texts: Mapping[Signature, str],
     yield_now: Callable[[], None],
 ) -> Similar:
@@ -63,9 +63,9 @@ def similar_predicates(
     `texts` are those of the predicates. The model is called: the caller holds no lock.
     """
     name = embedding.name
-    kept = {*texts.values(), *(word for phrase in phrases for _, word in phrase.words)}
-    of_texts = {text: _vectors[name, text] for text in kept if (name, text) in _vectors}
-    missing = [text for text in kept if text not in of_texts]
+    needed = {*texts.values(), *(word for phrase in phrases for _, word in phrase.words)}
+    of_texts = {text: _vectors[name, text] for text in needed if (name, text) in _vectors}
+    missing = [text for text in needed if text not in of_texts]
     asked = [each.text for each in phrases]
     vectors = embedding.vectors([*asked, *missing])
     if len(vectors) < len(asked) + len(missing):
@@ -84,11 +84,11 @@ def similar_predicates(
         least = max(MIN_COSINE, max(cosines.values(), default=0.0) - MAX_BEHIND)
         for signature, cosine in cosines.items():
             if cosine >= least:
-                text = of_texts[texts[signature]]
+                meant = of_texts[texts[signature]]
                 numbers = frozenset(
                     number
                     for number, word in phrase.words
-                    if sum(map(mul, of_texts[word], text)) >= MIN_WORD_COSINE
+                    if sum(map(mul, of_texts[word], meant)) >= MIN_WORD_COSINE
                 )
                 similar.setdefault(signature, []).append(SimilarPhrase(numbers, cosine))
     return {signature: _disjoint(several) for signature, several in similar.items()}

@@ -105,8 +105,8 @@ def wording_of(
         for stem, following in pairs_of(text).items():
             after[stem] = after.get(stem, frozenset()) | following
     own = about.difference(names, *of_args)
-    said = gloss or re.sub(r"\{\d+\}", " ", phrase or "")
-    description = " ".join(f"{predicate.replace('_', ' ')}: {said}".split()).removesuffix(":")
+    meaning = gloss or re.sub(r"\{\d+\}", " ", phrase or "")
+    description = " ".join(f"{predicate.replace('_', ' ')}: {meaning}".split()).removesuffix(":")
     return Wording(
         predicate,
         arity,

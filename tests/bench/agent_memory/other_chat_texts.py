@@ -51,7 +51,7 @@ DETAILS = {
     "agent": Detail(
         ("Who handles the {noun} for {who}?", "Which person takes care of the {noun} of {who}?"),
         ("Who is your contact for the {noun}?", "Who looks after you regarding the {noun}?"),
-        ("Got somebody decent?", "Who is on your case?"),
+        ("Got anyone decent?", "Who is on your case?"),
         ("{value}, thank goodness.", "That would be {value}.", "Someone called {value}."),
         ("{value} is in charge of my {noun}.", "My {noun} is handled by {value}."),
         ("Ms Adeyemi", "Dr Brandt", "Mr Castellano", "Nurse Iqbal", "Dr Sorensen", "Ms Petrova",

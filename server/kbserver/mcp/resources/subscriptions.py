@@ -96,13 +96,13 @@ class ResourceSubscriptions:
             for topic in list(by_topic) if changed is None else changed & by_topic.keys():
                 for uri, boxes in by_topic[topic].items():
                     concerned += [(topic, uri, box, view) for box, view in boxes.items()]
-        shown: dict[EventView, set[Topic] | None] = {}
+        topics_of: dict[EventView, set[Topic] | None] = {}
         for topic, uri, outbox, view in concerned:
             if view is not None:
-                if view not in shown:
+                if view not in topics_of:
                     seen = view.changes(committed)
-                    shown[view] = topics(seen) if seen else set()
-                only = shown[view]
+                    topics_of[view] = topics(seen) if seen else set()
+                only = topics_of[view]
                 if only is not None and topic not in only:
                     continue
             outbox.changed(uri)
