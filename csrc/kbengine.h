@@ -22,7 +22,7 @@
 
 /* cdef: begin */
 
-#define KB_ABI 7                      /* rises with every change of this interface, as in
+#define KB_ABI 8                      /* rises with every change of this interface, as in
                                        * binding.py */
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
@@ -100,6 +100,9 @@ kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *e
 kb_status kb_symbol_reuse(kb_engine *engine, kb_sym symbol, const char *bytes, size_t len, kb_sym *out);
 /* Look up a string without interning it; `out` receives 0 for an unknown one. Returns: OK. */
 kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out);
+/* Look up `count` strings, given as for kb_intern_many; `out` receives 0 for each unknown one.
+ * Returns: OK; MISUSE if `ends` decreases. */
+kb_status kb_find_many(kb_engine *engine, const char *bytes, const uint64_t *ends, size_t count, kb_sym *out);
 /* The text of a symbol, borrowed until the next symbol is interned. Returns: OK. */
 kb_status kb_symbol(const kb_engine *engine, kb_sym sym, const char **bytes, size_t *len);
 /* Copy the texts of `count` symbols, one after the other, into `bytes`, which has `room` bytes.
@@ -170,6 +173,12 @@ kb_status kb_count(const kb_engine *engine, kb_rel rel, uint64_t *rows, uint64_t
  * be NULL) and advances the cursor; filled < room means that there are no more. Returns: OK. */
 kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t flags, uint64_t *cursor,
                    kb_sym *rows, uint32_t *ids, size_t room, size_t *filled);
+/* The ids of the rows that match each of `count` patterns, one pattern after the other, as kb_match
+ * finds them. cursor[0] is the pattern to go on with and cursor[1] its cursor (start with 0, 0).
+ * Fills up to `room` (at least 1) `ids` and `numbers`, the numbers of the patterns that they match,
+ * and advances the cursor; cursor[0] = count means that there are no more. Returns: OK, NOMEM. */
+kb_status kb_match_many(kb_engine *engine, kb_rel rel, const kb_sym *patterns, size_t count, uint32_t flags,
+                        uint64_t *cursor, uint32_t *ids, uint32_t *numbers, size_t room, size_t *filled);
 /* The rows with these ids, in this order. Returns: OK; MISUSE for the id of a deleted row. */
 kb_status kb_rows_at(const kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, kb_sym *rows);
 

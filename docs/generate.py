@@ -6,7 +6,6 @@ python docs/generate.py [--check | --openapi]
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import inspect
@@ -16,6 +15,7 @@ import pkgutil
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
@@ -31,6 +31,7 @@ import kbcore
 import kbplanner
 import kbserver
 from kbcore.config import SETTINGS
+from kbcore.config.settings import Setting
 from kbcore.limit_names import BUDGET_LIMITS, FIXED_LIMITS
 from kbcore.metrics import DOCUMENTED, FAMILIES
 from kbcore.node.admin import Admin
@@ -70,6 +71,27 @@ def paragraph(text: str) -> list[str]:
     return textwrap.wrap(text, 100, break_on_hyphens=False, break_long_words=False)
 
 
+RELATED = {
+    "configuration.md": "environment variables, config, options, defaults, limits",
+    "plugin-protocols.md": "extension point, interface to implement, hook specification",
+    "tools.md": "MCP tools, function calling, agent tools, prompts",
+    "diagnostics.md": "syntax error, lint, warning of kbcore check, K001",
+    "cli.md": "commands, flags, options, exit code, terminal",
+    "metrics.md": "counter, gauge, histogram, label",
+    "errors.md": "exception, error code, status code, limit exceeded",
+    "python-api.md": "API reference, class, method, function, signature",
+}
+"""Words by which people search for a page, if they differ from its own."""
+
+
+def with_related(page: Path, text: str) -> str:
+    """Return the text of a page with a line of related searches after its first paragraph."""
+    if page.name not in RELATED:
+        return text
+    heading, first, rest = text.split("\n\n", 2)
+    return "\n\n".join((heading, first, f"*Related searches: {RELATED[page.name]}.*", rest))
+
+
 SETTING_SECTIONS = {
     "HOST": "Address and storage",
     "REPLICATION_MODE": "Replication",
@@ -93,14 +115,16 @@ def configuration() -> str:
         "# Settings",
         "",
         *paragraph(
-            "For operators: every setting with its default. "
+            "For operators: find a setting (configuration, environment variable, option) and its default. "
             "Settings are read from the environment at the start: the variable is the name of the "
             "setting with the prefix `KBCORE_`, such as `KBCORE_PORT`. The name alone, `PORT`, works "
             "too; if both are set, the one with the prefix counts, and `kbcore config check` says "
             "which one was used. Flags of `kbcore serve` take precedence. If a setting is not valid, "
             "the server exits with status 78 and a line that names the setting. A secret can also "
             f"be read from a file, whose path is the value of {secrets}, with or without the prefix. "
-            "Where [traces](../operations/traces.md) go, the variables of OpenTelemetry say."
+            "Numbers are integers, in the unit that the name ends with: `_MS` milliseconds, `_MB` MiB, `_S` "
+            "seconds. Without permitted values, any text is accepted, or `true` and `false`. "
+            "Where [traces](../operations/monitoring.md#traces) go, the variables of OpenTelemetry say."
         ),
     ]
     sections: dict[str, list[tuple[str, ...]]] = {}
@@ -109,10 +133,40 @@ def configuration() -> str:
             rows = sections.setdefault(title, [])
         default = setting.parser.format(setting.default)
         value = f"`{default}`" if default else "none"
-        rows.append((f"`{setting.name}`", value, setting.parser.permitted, setting.help))
+        rows.append(
+            (
+                f"`{setting.name}`",
+                value,
+                _permitted(setting.parser.permitted),
+                _without_unit(setting),
+            )
+        )
     for title, rows in sections.items():
-        lines += ["", f"## {title}", "", *table("setting, default, value, meaning", rows)]
+        lines += ["", f"## {title}", "", *table("setting, default, permitted, meaning", rows)]
     return "\n".join(lines)
+
+
+UNITS = {"_MS": "milliseconds", "_MB": "MiB"}
+"""Endings of the names of settings, and the unit that each stands for."""
+
+
+def _without_unit(setting: Setting) -> str:
+    """Return the meaning of a setting without the unit that its name has."""
+    unit = UNITS.get(setting.name[-3:], "")
+    return (
+        setting.help.replace(f"; in {unit}", "")
+        .replace(f", in {unit}", "")
+        .replace(f" in {unit}", "")
+        if unit
+        else setting.help
+    )
+
+
+def _permitted(text: str) -> str:
+    """Return the permitted values in few words: nothing for any text and for true and false."""
+    text = re.sub(r"^an integer of at least (\d+)$", r"from \1", text)
+    text = re.sub(r"^an integer from (\d+) to (\d+)$", r"\1 to \2", text)
+    return "" if text in ("text", "true or false") else text.removeprefix("one of ")
 
 
 def error_classes() -> list[type[KBError]]:
@@ -143,8 +197,9 @@ def errors() -> str:
         (
             str(error.status or STATUS[error.code]),
             f"`{error.code}`",
-            f"`{error.__name__}`",
-            f"`{error.__module__}`",
+            f"`{error.__name__}`"
+            if getattr(kbcore, error.__name__, None) is error
+            else f"`{error.__module__}.{error.__name__}`",
             inspect.cleandoc(error.__doc__ or "")
             .split("\n\n")[0]
             .replace("\n", " ")
@@ -156,11 +211,15 @@ def errors() -> str:
         [
             "# Errors",
             "",
-            "For programmers: every error is `{code, message, details}` as JSON, with `X-Request-ID`.",
-            "`details` is an object or null.",
-            "A wrong method is 405 and a wrong media type 415, both with code `VALIDATION_ERROR`.",
+            *paragraph(
+                "For programmers: find out what an error (exception, status, error code) means. It is "
+                "`{code, message, details}` as JSON, with `X-Request-ID`; "
+                "`details` is an object or null. "
+                "A wrong method is 405 and a wrong media type 415, both with code `VALIDATION_ERROR`. "
+                "A class without a module is one of `kbcore`."
+            ),
             "",
-            *table("status, code, class, module, meaning", rows),
+            *table("status, code, class, meaning", rows),
             "",
             "## Limits",
             "",
@@ -194,19 +253,25 @@ HOOK_KINDS = {
 }
 
 
-def hooks() -> str:
+def plugins() -> str:
+    """Return the page of hooks and of the protocols that plugins implement."""
     parts = [
-        "# Hooks",
+        "# Plugins: hooks and protocols",
         "",
         *paragraph(
-            "For authors of plugins: every hook. "
-            "A plugin is a module with functions marked `kbcore.hookimpl`, named by an entry "
+            "For authors of plugins: look up a hook, or the members of a class to implement. "
+            "A plugin (extension, add-on) is a module with functions marked `kbcore.hookimpl`, named by an entry "
             "point in the group `kbcore`. Built-in plugins are loaded in the same way. A function "
             "can leave out arguments that it does not use. `KB_API_VERSION = 1` in a plugin is "
-            "the version of the protocols it implements; the server does not start with a plugin "
-            "of another version. `kbcore plugins` lists the installed plugins, `PLUGINS_DISABLED` "
-            "leaves plugins out by name, and `PLUGINS_TRACE` logs every call of a hook. The "
-            "protocols that plugins implement are in `kbcore.plug.ports`."
+            "the version of the protocols it implements, `kbcore.plug.ports.API_VERSION`; the server does "
+            "not start with a plugin of another version. `kbcore plugins` lists the installed plugins, "
+            "`PLUGINS_DISABLED` leaves plugins out by name, and `PLUGINS_TRACE` logs every call of a hook."
+        ),
+        "",
+        *paragraph(
+            "The classes are in `kbcore.plug.ports`. None is a base class: any object with these "
+            "members is an implementation. An optional ability is used if the object has its "
+            "methods. The conformance tests are classes of `kbcore.plug.conformance` to subclass."
         ),
     ]
     hooks_by_kind: dict[str, list[tuple[str, Callable[..., object]]]] = {
@@ -222,9 +287,9 @@ def hooks() -> str:
     for kind, text in HOOK_KINDS.items():
         parts += ["", f"## {kind} hooks", "", *paragraph(text)]
         for name, function in sorted(hooks_by_kind[kind]):
-            parts += ["", f"### {name}", "", f"    {name}{_signature(function)}"]
+            parts += ["", f"### {name}", "", f"    {name}{_signature(function, shared={})}"]
             parts += ["", inspect.cleandoc(function.__doc__ or "")]
-    return "\n".join(parts)
+    return "\n".join([*parts, *plugin_protocols.sections()])
 
 
 def metrics() -> str:
@@ -232,7 +297,7 @@ def metrics() -> str:
         "# Metrics",
         "",
         *paragraph(
-            "For operators: every metric. "
+            "For operators: find a metric family (counter, gauge, histogram) and its labels. "
             "`GET /metrics` returns the metrics in the Prometheus text format if `METRICS_SINKS` "
             "(by default `prometheus`) names a sink with that format, and 404 otherwise. "
             "Operations count in the same way over HTTP, from the command line on a folder, and "
@@ -279,20 +344,56 @@ def bytecode() -> str:
     )
 
 
+ARGUMENTS = {
+    "args": "Sequence[Arg] | None",
+    "scope": "str | None",
+    "limit": "int | None",
+    "offset": "int",
+    "as_of": "Instant | None",
+    "timeout_ms": "int | None",
+    "min_confidence": "float | None",
+    "dry_run": "bool",
+    "expected_version": "int | None",
+    "conflict": "str",
+    "values": "Values",
+    "plugins": "Iterable[object]",
+    "config": "Config",
+    "database": "str",
+    "tenant": "str",
+}
+"""Types of arguments that many methods have, which signatures leave out."""
+
+
 def python_api() -> str:
+    shared = ", ".join(f"`{name}: {kind}`" for name, kind in ARGUMENTS.items())
     parts = ["# Python", ""]
     parts += paragraph(
-        "For Python programs that run kbcore inside, and for authors of plugins: the public names of "
-        "`import kbcore`, and the two handles `Admin` and `Keys` that a knowledge base returns. "
-        "Programs that talk to a server use [the Python client](../how-to/use-the-python-client.md); "
-        "what plugins implement is in [plugin protocols](plugin-protocols.md)."
+        "For Python programs that run kbcore inside, and for authors of plugins: find a class, method "
+        "or function of `import kbcore`, and of the handles `Admin` and `Keys`. "
+        "Programs that talk to a server use [the Python client](../how-to/use-the-python-client.md)."
     )
+    parts += ["", *paragraph(f"Signatures leave out types that are the same everywhere: {shared}.")]
     names = {name: getattr(kbcore, name) for name in kbcore.__all__} | {
         "Admin": Admin,
         "Keys": Keys,
     }
-    for name, value in sorted(names.items()):
-        if not (inspect.isclass(value) or inspect.isfunction(value)):
+    public = {
+        name: value
+        for name, value in sorted(names.items())
+        if inspect.isclass(value) or inspect.isfunction(value)
+    }
+    ports = {name for section in plugin_protocols.SECTIONS.values() for name in section}
+    brief = {
+        name
+        for name, value in public.items()
+        if inspect.isclass(value)
+        and issubclass(value, KBError)
+        and "\n\n" not in inspect.cleandoc(value.__doc__ or "")
+    }
+    parts += ["", *paragraph(f"Meaning in [errors](errors.md): {_codes(brief)}.")]
+    parts += ["", *paragraph(f"In [plugins](plugin-protocols.md): {_codes(ports & set(public))}.")]
+    for name, value in public.items():
+        if name in ports | brief:
             continue
         if value.__name__ != name:
             parts += [
@@ -303,12 +404,19 @@ def python_api() -> str:
             ]
             continue
         parts += ["", f"## {name}", "", inspect.cleandoc(value.__doc__ or "")]
+        if value is kbcore.KnowledgeBase:
+            parts += [
+                "",
+                *paragraph(
+                    "Methods raise InvalidInput for an argument that cannot be used, RuleSyntaxError for a "
+                    "text with errors, BudgetExceeded for work over a limit, and the errors that they name."
+                ),
+            ]
         if inspect.isfunction(value):
             parts += ["", f"    {name}{_signature(value)}"]
         elif is_typeddict(value):
-            parts += ["", *table("option, type, meaning", _options(value))]
-        elif getattr(value, "_is_protocol", False):
-            parts += ["", f"Its members: [plugin protocols](plugin-protocols.md#{name.lower()})."]
+            typed = ", ".join(f"`{option}: {kind}`" for option, kind in _options(value))
+            parts += ["", *paragraph(f"Options: {typed}.")]
         elif issubclass(value, Enum):
             parts += ["", f"Values: {', '.join(f'`{each.name}`' for each in value)}."]
         elif not issubclass(value, Exception):
@@ -316,21 +424,60 @@ def python_api() -> str:
     return "\n".join(parts)
 
 
+COMMON_ERRORS = re.compile(
+    r"\s+Raises (?:(?:InvalidInput|RuleSyntaxError|BudgetExceeded)(?:, and |, | and )?)+\.(?=\s|$)"
+)
+"""Sentences about errors that the page mentions once, at the class."""
+
+INTERNAL = {
+    "adopt",
+    "align_again",
+    "applied",
+    "captured",
+    "cascades",
+    "close_shard",
+    "commit",
+    "directory",
+    "embed_facts",
+    "erase_later",
+    "find_tenant",
+    "may_see",
+    "need_tenant",
+    "open_shard",
+    "own_health",
+    "own_snapshot",
+    "read_tenant",
+    "reasoner",
+    "refuse_on_follower",
+    "scratch",
+    "shard",
+    "sizes",
+    "start_replication",
+    "tenants",
+    "wake_deliveries",
+    "webhooks_failing",
+}
+"""Members of Runtime that programs have no use for."""
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
 def _fields(kind: type) -> list[str]:
-    """Return a table of the public fields of a dataclass, but of the settings, which have a
-    page.
-    """
+    """Return the public fields of a dataclass, but of the settings, which have a page."""
     if not dataclasses.is_dataclass(kind) or kind is kbcore.Config:
         return []
     fields = [each for each in dataclasses.fields(kind) if not each.name.startswith("_")]
-    rows = [
-        (f"`{each.name}`", "`{}`".format(str(each.type).replace("|", "\\|"))) for each in fields
-    ]
-    return ["", *table("field, type", rows)] if rows else []
+    typed = ", ".join(f"`{each.name}: {each.type}`" for each in fields)
+    return ["", *paragraph(f"Fields: {typed}.")] if fields else []
 
 
 def _members(name: str, kind: type) -> list[str]:
-    """Return the public methods and properties of a class and of its bases in our packages."""
+    """Return the public methods and properties of a class and of its bases in our packages.
+
+    Those of a knowledge base have a section each, others a line.
+    """
     members: dict[str, object] = {}
     for base in reversed(kind.__mro__):
         if (
@@ -340,46 +487,55 @@ def _members(name: str, kind: type) -> list[str]:
             # Other inherited methods, such as those of Sequence, are in Python's documentation.
             members |= {key: value for key, value in vars(base).items() if not key.startswith("_")}
     parts = []
+    inside = INTERNAL & set(members) if kind is kbcore.Runtime else set()
+    if inside:
+        listed = _codes(f"{name}.{key}" for key in inside)
+        parts += ["", *paragraph(f"For the server itself, described in the code: {listed}.")]
     for key, value in sorted(members.items()):
+        if key in inside:
+            continue
         if isinstance(value, classmethod):
             value = getattr(kind, key)  # bound, so that its signature lacks the class
         if inspect.isfunction(value) or inspect.ismethod(value):
-            parts += ["", f"### {name}.{key}", "", f"    {key}{_signature(value)}"]
+            call = f"{key}{_signature(value)}"
         elif isinstance(value, property):
-            parts += ["", f"### {name}.{key}"]
+            call = key
         else:
             continue
-        parts += ["", inspect.cleandoc(value.__doc__ or "")]
+        text = inspect.cleandoc(value.__doc__ or "")
+        if kind is kbcore.KnowledgeBase:
+            text = COMMON_ERRORS.sub("", text).rstrip()
+            parts += ["", f"### {name}.{key}", "", f"    {call}", "", text]
+        else:
+            first, *more = text.split("\n\n")
+            flat = " ".join(" ".join([f"`{name}.{call}`:", first, *more]).split())
+            parts += ["", *paragraph(flat)]
     return parts
 
 
-def _options(kind: type) -> list[tuple[str, str, str]]:
-    """Return the keys of a TypedDict and of its bases with their types and descriptions."""
-    classes = {
-        node.name: node
-        for node in ast.parse(Path(inspect.getfile(kind)).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
+def _options(kind: type) -> list[tuple[str, str]]:
+    """Return the keys of a TypedDict and of its bases with their types."""
+    hints = {
+        name: annotation
+        for base in reversed(kind.__mro__)
+        for name, annotation in getattr(base, "__annotations__", {}).items()
     }
-    rows: dict[str, tuple[str, str, str]] = {}
-    pending = [kind.__name__]
-    while pending:
-        node = classes[pending.pop()]
-        pending += [
-            base.id for base in node.bases if isinstance(base, ast.Name) and base.id in classes
-        ]
-        for item, text in zip(node.body, node.body[1:], strict=False):
-            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-                meaning = " ".join(ast.literal_eval(text.value).split())  # type: ignore[attr-defined]
-                shape = ast.unparse(item.annotation).replace("|", "\\|")
-                rows[item.target.id] = (f"`{item.target.id}`", f"`{shape}`", meaning)
-    return [rows[name] for name in sorted(rows)]
+    return sorted((name, _type_name(each)) for name, each in hints.items())
 
 
-def _signature(function: Callable[..., object]) -> str:
-    """Return the signature as in the source, without quotes around annotations that are strings."""
+def _type_name(annotation: object) -> str:
+    return getattr(annotation, "__forward_arg__", None) or str(annotation)
+
+
+def _signature(function: Callable[..., object], shared: Mapping[str, str] = ARGUMENTS) -> str:
+    """Return the signature, without `shared` types and quotes around annotations."""
     signature = inspect.signature(function)
     parameters = [
-        parameter.replace(annotation=_Unquoted(parameter.annotation))
+        parameter.replace(
+            annotation=inspect.Parameter.empty
+            if shared.get(parameter.name) == parameter.annotation
+            else _Unquoted(parameter.annotation)
+        )
         for parameter in signature.parameters.values()
         if parameter.name != "self"
     ]
@@ -445,33 +601,21 @@ PASS_ORDER = (
 """
 
 
-def operation_list() -> str:
-    """Return the page that lists the operations."""
-    lines = ["# Operations", ""]
-    lines += paragraph(
-        "For programmers: every operation with its routes, "
-        "the role of the key it needs, and the MCP tool that does "
-        "the same. [HTTP](http.md) explains the routes, [tools](tools.md) the tools."
-    )
-    rows = []
-    for declared in operations():
-        addresses = "<br>".join(
-            f"`{route.replace('<', '{').replace('>', '}')}`" for route in declared.routes
-        )
-        tool = ", ".join(f"`{each.name}`" for each in declared.tools)
-        rows.append((addresses, declared.documentation[0], declared.role, tool))
-    return "\n".join([*lines, "", *table("routes, purpose, role, tool", rows)])
-
-
 def tools() -> str:
     """Return the page about the tools, resources and prompts of the MCP server."""
+    routes = {
+        tool.name: f"`{declared.routes[0].replace('<', '{').replace('>', '}')}`"
+        for declared in operations()
+        for tool in declared.tools
+        if declared.routes
+    }
     also = sorted(name for name in PUBLISHED if all_tools()[name].declared.profile != "default")
     lines = [
         "# Tools, resources and prompts",
         "",
         *paragraph(
-            "For builders of agents: "
-            "the MCP server at `/mcp` has these tools, resources and prompts; see [how to connect "
+            "For builders of agents: look up the tools, resources and prompts of "
+            "the MCP server at `/mcp`; [connect "
             "a client](../how-to/connect-an-mcp-client.md). Arguments have the same form as the "
             "bodies of the HTTP routes; required arguments are in bold. Every list in an answer "
             "has a limited length, and `truncated` is true if "
@@ -484,7 +628,7 @@ def tools() -> str:
             "`MCP_TOOLS=memory` offers the tools of the second table instead of those of the first, "
             "`MCP_TOOLS=all` the tools of all three; `extract` and `synthesize` need a language "
             "model. Role: the role that the caller needs. Changes: whether a call can "
-            "add or remove data. Calls may use older names, which are not listed: "
+            "add or remove data. Route: the request that does the same. Calls may use older names, which are not listed: "
             f"{', '.join(f'`{old}` is `{name}`' for old, name in OLD_NAMES.items())}. Of the third "
             f"table, published clients may call {', '.join(f'`{name}`' for name in also)} always. An "
             'argument that is sent as a JSON text (`"5"`, `"true"`) is read as the type in the '
@@ -505,10 +649,11 @@ def tools() -> str:
                     answer,
                     tool.needs,
                     changes,
+                    routes.get(tool.name, ""),
                     tool.declared.description,
                 )
             )
-        lines += ["", *table("tool, arguments, answer, role, changes, purpose", rows)]
+        lines += ["", *table("tool, arguments, answer, role, changes, route, purpose", rows)]
     rows = [(f"`{each['uri']}`", each["description"]) for each in resources.LISTED]
     rows += [(f"`{each['uriTemplate']}`", each["description"]) for each in resources.TEMPLATES]
     lines += ["", "## Resources", "", "A client can subscribe to each resource.", ""]
@@ -531,9 +676,9 @@ def command_line() -> str:
         "# Command line",
         "",
         *paragraph(
-            "For users of the command line: every command with its options. "
+            "For users of the command line: look up a command and its options. "
             "`kbcore COMMAND -h` shows the help of a command, `kbcore -h` all commands, and "
-            "`kbcore --version` the version. How to complete commands in a shell: [complete commands "
+            "`kbcore --version` the version. [Complete commands "
             "in your shell](../how-to/use-the-shell.md#complete-commands-in-your-shell)."
         ),
         *("", "## Exit statuses", ""),
@@ -541,17 +686,16 @@ def command_line() -> str:
         *("", "## Errors and warnings", ""),
         *paragraph(
             "Results go to standard output, everything else to standard error. A syntax error is "
-            "`file:line:col: error[K001]: message`, followed by the line, a mark below the place and a "
-            "hint, and after the last one by their number. The "
-            "[codes](diagnostics.md) are those of `kbcore check`, which also explains them. Instead of a file it names "
-            "the argument: `goal`, `pattern`, `fact`, `statements` or `rules`. A warning is "
-            "`file:line:col: warning: message`. Messages are in colour on a terminal, unless "
-            "`--no-color` comes before the command or `NO_COLOR` is set."
+            "`file:line:col: error[K001]: message`, then the line, a mark and a "
+            "hint, and after the last one their number; a warning is `file:line:col: warning: "
+            "message`. The [codes](diagnostics.md) are those of `kbcore check`. Instead of a file, an error "
+            "names the argument: `goal`, `pattern`, `fact`, `statements` or `rules`. Messages are in colour on "
+            "a terminal, unless `--no-color` comes before the command or `NO_COLOR` is set."
         ),
         *("", "## Knowledge base", ""),
         *paragraph(
-            "Commands with these options read or write a knowledge base: of a running server, or of a "
-            "storage that no server has open. They connect directly, without a proxy. A storage is "
+            "Options of all commands but those marked *Without a knowledge base*: they read or write one of a "
+            "running server, or of a storage that no server has open. They connect directly, without a proxy. A storage is "
             "opened with the [settings](configuration.md) of the environment, without keys and rate "
             "limits."
         ),
@@ -561,19 +705,42 @@ def command_line() -> str:
     parts += ["", *options_of(ask, TargetOption.section)]
     parts += ["", "## Output", ""]
     parts += paragraph(
-        "Commands that list rows have these options. A table is cut to the width of the terminal; the "
+        "Options of commands that list rows. A table is cut to the width of the terminal; the "
         "other formats are complete. Columns of `ask` are the variables of the goal, or `answer` if it "
         "has none; those of `query` the arguments, and attributes that any row has. `--json` prints "
         "rows as the HTTP interface does; rows of `ask` have `bindings` as well, and for a goal of "
         "several literals `bindings` only."
     )
     parts += ["", *options_of(ask, OutputOption.section)]
-    for title, entries in cli.SECTIONS.items():
-        parts += ["", f"## {title}"]
-        for name in entries:
-            for path, command, context in _commands(cli.cli.get_command(root, name), root, name):
-                parts += _command(path, command, context)
+    every = [
+        (title, entry)
+        for title, entries in cli.SECTIONS.items()
+        for name in entries
+        for entry in _commands(cli.cli.get_command(root, name), root, name)
+    ]
+    rows = Counter(
+        row
+        for _, (_, command, _) in every
+        for section in (GENERAL, OutputOption.section)
+        if section == GENERAL or not _lists_rows(command)
+        for row in options_of(command, section)
+    )
+    common = {row for row, number in rows.items() if number > 2 and "`--scope " not in row}
+    parts += ["", "## Common options", "", "Commands that have these name them after *Also*."]
+    parts += ["", *sorted(common)]
+    serve = set(options_of(cli.cli.get_command(root, "serve"), GENERAL))
+    title = ""
+    for section, (path, command, context) in every:
+        if section != title:
+            title = section
+            parts += ["", f"## {title}"]
+        parts += _command(path, command, context, common, serve)
     return "\n".join(parts)
+
+
+def _lists_rows(command: click.Command) -> bool:
+    """Return True for a command that has all options of the section Output."""
+    return len(options_of(command, OutputOption.section)) == OUTPUT_OPTIONS
 
 
 def _commands(
@@ -587,47 +754,68 @@ def _commands(
             yield from _commands(command.get_command(context, below), context, below)
 
 
-def _command(path: str, command: click.Command, context: click.Context) -> list[str]:
-    """Return the entry of a command."""
-    lines = ["", f"### {path}", ""]
-    if not isinstance(command, click.Group):
-        lines += [f"    {path} {' '.join(command.collect_usage_pieces(context))}", ""]
-    for text in inspect.cleandoc(command.help or "").split("\n\n"):
+def _command(
+    path: str, command: click.Command, context: click.Context, common: set[str], serve: set[str]
+) -> list[str]:
+    """Return the entry of a command; options that are `common`, or those of `serve`, by name.
+
+    A command of a group has no heading.
+    """
+    arguments = [each for each in command.collect_usage_pieces(context) if each != "[OPTIONS]"]
+    usage = " ".join([path, *arguments])
+    first, *more = inspect.cleandoc(command.help or "").split("\n\n")
+    if path.count(" ") > 1:
+        lines = ["", *paragraph(" ".join(f"**`{usage}`**: {first}".split())), ""]
+    else:
+        lines = ["", f"### {path}", ""]
+        if arguments and not isinstance(command, click.Group):
+            lines += [f"    {usage}", ""]
+        lines += [*paragraph(" ".join(first.split())), ""]
+    for text in more:
         lines += [*paragraph(" ".join(text.split())), ""]
-    if options := options_of(command, GENERAL):
-        lines += [*options, ""]
+    rows = options_of(command, GENERAL)
+    if not _lists_rows(command):
+        rows += options_of(command, OutputOption.section)
+    also = [row.partition(":")[0][2:].partition(" ")[0].strip("`") for row in rows if row in common]
+    also = [f"`{name.rstrip(',')}`" for name in also]
+    rows = [row for row in rows if row not in common]
+    if path != "kbcore serve" and len(serve & set(rows)) > 3:
+        rows = [row for row in rows if row not in serve]
+        also.append("all options of [serve](#kbcore-serve)")
+    if path == "kbcore serve":
+        names = ", ".join(f"`{row.split('`')[1]}`" for row in rows)
+        lines += [*paragraph(f"The [settings](configuration.md) say what they mean: {names}."), ""]
+    elif rows:
+        lines += [*rows, ""]
     sections = {getattr(param, "section", GENERAL) for param in command.params}
-    shared = [f"[{name}](#{name.lower().replace(' ', '-')})" for name in SHARED if name in sections]
-    own = options_of(command, OutputOption.section)
-    if OutputOption.section in sections and len(own) != OUTPUT_LINES:
-        shared.remove("[Output](#output)")
-        lines += [*own, ""]
-    if shared:
-        lines += [f"And the options of {' and '.join(shared)}.", ""]
+    if _lists_rows(command):
+        also.append("[output](#output)")
+    if also:
+        lines += [f"*Also* {', '.join(also)}.", ""]
+    if TargetOption.section not in sections and not isinstance(command, click.Group):
+        lines += ["*Without a knowledge base.*", ""]
     lines += [f"    {example}" for example in getattr(command, "examples", ())]
     return lines if lines[-1] else lines[:-1]
 
 
-SHARED = (OutputOption.section, TargetOption.section)
-"""Sections of options that several commands have."""
-
-OUTPUT_LINES = 8
-"""Lines of the table of the options of a command that lists rows."""
+OUTPUT_OPTIONS = 6
+"""Options of a command that lists rows."""
 
 
 def options_of(command: click.Command, section: str) -> list[str]:
-    """Return a table of the options of a command in a section; empty if there are none."""
+    """Return a list of the options of a command in a section; empty if there are none."""
     rows = []
     for param in command.params:
         if isinstance(param, click.Option) and getattr(param, "section", GENERAL) == section:
             name = ", ".join(reversed(param.opts)) + _value_name(param)
-            meaning = [param.help or ""]
+            meaning = [param.help] if param.help else []
             if isinstance(param.show_default, str) or param.show_default:
                 meaning.append(f"default: `{param.default}`")
             if isinstance(param.envvar, str):
                 meaning.append(f"environment: `{param.envvar}`")
-            rows.append((f"`{name}`", "; ".join(meaning).replace("|", "\\|")))
-    return table("option, meaning", rows) if rows else []
+            if not param.hidden:
+                rows.append(f"- `{name}`: {'; '.join(meaning)}")
+    return rows
 
 
 def _value_name(option: click.Option) -> str:
@@ -643,22 +831,20 @@ def diagnostics() -> str:
     """Write the page of the codes of errors and warnings."""
     lines = ["# Errors and warnings of texts", ""]
     lines += paragraph(
-        "For rule authors: every error and warning about facts, rules and queries has a code. `kbcore check`, "
-        "`kb.check()` and [`POST /check`](http.md#post-check) report them; `kbcore check --explain "
+        "For rule authors: look up the code of an error or warning about facts, rules and queries. `kbcore check`, "
+        "`kb.check()` and [`POST /check`](http.md#post-check) report codes; `kbcore check --explain "
         "K012` prints an explanation. Errors refuse a text, warnings do not. `details.errors` of a "
-        "refused request has the name as `code`."
+        "refused request has the name as `code`. Each entry has a text with the mistake, then the "
+        "same text corrected."
     )
     for severity in ("error", "warning"):
         own = [code for code in CODES if code.severity == severity]
-        lines += ["", f"## {severity.capitalize()}s", ""]
-        lines += table(
-            "code, name, meaning",
-            ([f"[{c.code}](#{c.code.lower()})", f"`{c.name}`", c.title] for c in own),
-        )
+        lines += ["", f"## {severity.capitalize()}s"]
         for code in own:
-            lines += ["", f"### {code.code}", "", *paragraph(f"**{code.title}**, `{code.name}`.")]
-            lines += ["", *paragraph(code.explanation), "", "```text", _wrapped(code.examples.bad)]
-            lines += ["```", "", "Corrected:", "", "```text", _wrapped(code.examples.good), "```"]
+            lines += ["", f"### {code.code}: {code.title} {{ #{code.code.lower()} }}", ""]
+            lines += paragraph(f"`{code.name}`. {code.explanation}")
+            lines += ["", "```text", _wrapped(code.examples.bad), "```"]
+            lines += ["", "```text", _wrapped(code.examples.good), "```"]
     return "\n".join(lines)
 
 
@@ -672,11 +858,9 @@ GENERATED = {
     PAGES / "cli.md": command_line,
     PAGES / "configuration.md": configuration,
     PAGES / "errors.md": errors,
-    PAGES / "hooks.md": hooks,
     PAGES / "metrics.md": metrics,
-    PAGES / "operations.md": operation_list,
     PAGES / "python-api.md": python_api,
-    PAGES / "plugin-protocols.md": plugin_protocols.page,
+    PAGES / "plugin-protocols.md": plugins,
     PAGES / "tools.md": tools,
     ROOT.parent / "planner" / "BYTECODE.md": bytecode,
     ROOT.parent / "planner" / "PASSES.md": planner_passes,
@@ -860,7 +1044,7 @@ def main() -> int:
     stale += methods_of_clients()
     stale += comparison.update(ROOT, write="--check" not in sys.argv)
     for path, make in GENERATED.items():
-        text = f"{NOTE}\n\n{make()}\n"
+        text = f"{NOTE}\n\n{with_related(path, make())}\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(path.name)
             if "--check" not in sys.argv:

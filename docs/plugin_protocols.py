@@ -1,4 +1,4 @@
-"""The reference page of the protocols that plugins implement, made from `kbcore.plug.ports`."""
+"""The sections of the protocols that plugins implement, made from `kbcore.plug.ports`."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ EXAMPLES = {
     "Salience": "[write a salience scorer](../how-to/write-a-merge-strategy.md#write-a-salience-scorer)",
     "Text": "[write an embedder or a tokenizer](../how-to/write-a-merge-strategy.md#write-an-embedder-or-a-tokenizer)",
     "Language models": "[write a model provider](../how-to/write-a-merge-strategy.md#write-a-model-provider)",
-    "Predicates": "[write a predicate plugin](../how-to/write-a-predicate-plugin.md)",
+    "Predicates": "[write a predicate plugin](../how-to/write-a-merge-strategy.md#write-a-predicate-plugin)",
     "Metrics": "[write a metrics sink](../how-to/write-a-merge-strategy.md#write-a-metrics-sink)",
     "Tables and bulk runs": "[write a table format](../how-to/write-a-merge-strategy.md#write-a-table-format)",
-    "Coordinators": "[use or write a coordinator](../how-to/survive-the-loss-of-a-machine.md#use-or-write-a-coordinator)",
+    "Coordinators": "[use or write a coordinator](../operations/replication.md#use-or-write-a-coordinator)",
     "SQL": "`plugins/kbplugins/bulk_sql/conditions.py`",
     "Webhooks": "[receive webhooks](../how-to/subscribe-to-changes.md#webhooks-receive-changes-at-an-address)",
     "Events of a node": "[your first plugin](../tutorial/first-plugin.md)",
@@ -81,8 +81,11 @@ EXAMPLES = {
 """A page with an example that runs, for each section."""
 
 
-def page() -> str:
-    """Return the page; raise ValueError if a class of the ports is in no section, or in two."""
+def sections() -> list[str]:
+    """Return the lines of the sections.
+
+    Raises ValueError if a class of the ports is in no section, or in two.
+    """
     listed = [name for names in SECTIONS.values() for name in names]
     classes = {
         name
@@ -94,24 +97,12 @@ def page() -> str:
     } | {"Kind", "MetricSpec"}
     if sorted(listed) != sorted(classes):
         raise ValueError(f"not in one section each: {sorted(classes.symmetric_difference(listed))}")
-    lines = [
-        "# Plugin protocols",
-        "",
-        *_paragraph(
-            "For authors of plugins: every class of `kbcore.plug.ports`, with its contract and an "
-            "example. A plugin offers an implementation by the hook named here; "
-            "[hooks](hooks.md) has all of them. A class needs no base class: any object with these "
-            "members is an implementation. An optional ability is used if the object has its "
-            "methods. The conformance tests are classes of `kbcore.plug.conformance` to subclass. "
-            "`kbcore.plug.ports.API_VERSION`, which `KB_API_VERSION` of a plugin names, is "
-            f"{ports.API_VERSION}."
-        ),
-    ]
+    lines = []
     for title, names in SECTIONS.items():
         lines += ["", f"## {title}", "", f"Example: {EXAMPLES[title]}."]
         for name in names:
             lines += ["", f"### {name}", "", *_entry(name)]
-    return "\n".join(lines)
+    return lines
 
 
 def _entry(name: str) -> Iterator[str]:
@@ -120,7 +111,7 @@ def _entry(name: str) -> Iterator[str]:
     yield inspect.cleandoc(kind.__doc__ or "")
     facts = []
     if hooks := sorted(_hooks_of(name)):
-        facts.append("Hook: " + ", ".join(f"[`{hook}`](hooks.md#{hook})" for hook in hooks) + ".")
+        facts.append("Hook: " + ", ".join(f"[`{hook}`](#{hook})" for hook in hooks) + ".")
     if hasattr(conformance, f"{name}Conformance"):
         facts.append(f"Tests: `{name}Conformance`.")
     if facts:
@@ -128,12 +119,12 @@ def _entry(name: str) -> Iterator[str]:
     if issubclass(kind, enum.Enum):
         yield from ("", f"Values: {', '.join(f'`{value.name}`' for value in kind)}.")
     elif dataclasses.is_dataclass(kind):
-        yield from ("", "| field | type | default |", "|---|---|---|")
+        yield ""
         for field in dataclasses.fields(kind):
-            default = "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
+            default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
             if field.default_factory is not dataclasses.MISSING:
-                default = f"`{field.default_factory()!r}`"
-            yield f"| `{field.name}` | `{_escaped(field.type)}` | {default} |"
+                default = f" = {field.default_factory()!r}"
+            yield f"    {field.name}: {field.type}{default}"
     else:
         for key, annotation in vars(kind).get("__annotations__", {}).items():
             yield from ("", f"    {key}: {annotation}")
@@ -161,20 +152,14 @@ def _hooks_of(name: str) -> Iterator[str]:
 
 
 def _about(member: object) -> list[str]:
-    """Return the docstring of a member as the paragraphs of a quotation."""
+    """Return the docstring of a member as one paragraph."""
     text = inspect.cleandoc(getattr(member, "__doc__", None) or "")
-    return [f"> {line}".rstrip() for line in text.splitlines()]
+    return textwrap.wrap(
+        " ".join(text.split()), 100, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _signature(function: Callable[..., object]) -> str:
     """Return the signature as in the source, without `self`."""
     text = str(inspect.signature(function)).replace("'", "")
     return re.sub(r"^\(self(?:, )?", "(", text)
-
-
-def _escaped(annotation: object) -> str:
-    return str(annotation).replace("|", "\\|")
-
-
-def _paragraph(text: str) -> list[str]:
-    return textwrap.wrap(text, 100, break_on_hyphens=False, break_long_words=False)

@@ -340,6 +340,21 @@ kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
     return KB_OK;
 }
 
+kb_status kb_find_many(kb_engine *engine, const char *bytes, const uint64_t *ends, size_t count, kb_sym *out)
+{
+    uint64_t start = 0;
+
+    if (engine == NULL || (count != 0 && (bytes == NULL || ends == NULL || out == NULL)))
+        return KB_MISUSE;
+    for (size_t i = 0; i < count; start = ends[i++]) {
+        if (ends[i] < start)
+            return KB_MISUSE;
+        out[i] = kb_symbol_find(&engine->symbols, bytes + start, (size_t)(ends[i] - start));
+        kb_symbol_publish(&engine->symbols, NULL, out[i]);
+    }
+    return KB_OK;
+}
+
 static int is_symbol(const kb_engine *engine, kb_sym sym)
 {
     return engine != NULL && sym != 0 && sym <= engine->symbols.count;

@@ -157,6 +157,36 @@ kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_
     return status < 0 ? status : kb_relation_match(engine, relation, pattern, flags, cursor, rows, ids, room, filled);
 }
 
+kb_status kb_match_many(kb_engine *engine, kb_rel rel, const kb_sym *patterns, size_t count, uint32_t flags,
+                        uint64_t *cursor, uint32_t *ids, uint32_t *numbers, size_t room, size_t *filled)
+{
+    kb_relation *relation;
+    kb_status status = kb_engine_readable(engine, rel, &relation);
+    size_t match_count = 0;
+
+    if (status < 0)
+        return status;
+    if (relation == NULL || cursor == NULL || ids == NULL || numbers == NULL || room == 0 || filled == NULL
+        || (patterns == NULL && count != 0 && relation->arity != 0))
+        return KB_MISUSE;
+    while (cursor[0] < count && match_count < room) {
+        const kb_sym *pattern = relation->arity == 0 ? patterns : patterns + cursor[0] * relation->arity;
+        size_t added, left = room - match_count;
+
+        status = kb_relation_match(engine, relation, pattern, flags, cursor + 1, NULL, ids + match_count, left, &added);
+        if (status < 0)
+            return status;
+        for (size_t i = 0; i < added; i++)
+            numbers[match_count++] = (uint32_t)cursor[0];
+        if (added < left) {
+            cursor[0]++;
+            cursor[1] = 0;
+        }
+    }
+    *filled = match_count;
+    return KB_OK;
+}
+
 kb_status kb_rows_at(const kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, kb_sym *rows)
 {
     kb_relation *relation;

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbcore.state.facts import Fact
-from kbplanner.ir.terms import Atom, Comparison, Literal, Rule, Term, Variable
+from kbplanner.ir.terms import Comparison, Literal, Rule, Term, Variable
 from kbplanner.ir.values.comparison import is_equal
 from kbplanner.syntax.constraints import CONTRADICTION, KEY
 
@@ -82,7 +82,7 @@ def _key_place(fact: Fact, rule: Rule) -> ScopePlace | None:
     others.
     """
     first, second = (item.atom for item in rule.body[:2] if isinstance(item, Literal))
-    differing = _differing(rule, first)
+    differing = differing_in(rule)
     values: dict[Variable, str] = {}
     fixed: list[str | None] = []
     for term, other, arg in zip(first.args, second.args, fact.args, strict=True):
@@ -106,8 +106,9 @@ def claim_of(rule: Rule) -> tuple[int, ...] | None:
     return tuple(index for index, (term, other) in enumerate(pairs) if term == other)
 
 
-def _differing(rule: Rule, first: Atom) -> int:
+def differing_in(rule: Rule) -> int:
     """Return the number of the argument in which two facts violate a key."""
+    first = next(item.atom for item in rule.body if isinstance(item, Literal))
     comparison = next(
         item for item in rule.body if isinstance(item, Comparison) and item.op == "!="
     )

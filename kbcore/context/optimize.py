@@ -216,7 +216,8 @@ def _believed(request: WindowRequest, guessing: Witness) -> Goal | None:
         if not known.has_facts:
             return None
         question = QuestionInWords(str(request.query), request.asker)
-        suggestion = decided(*readings_of(tenant, known, question, budget), run)
+        readings = readings_of(tenant, known, question, budget)
+        suggestion = decided(readings.goals, readings.constants, run)
     except BudgetExceeded:
         return None
     if suggestion.believed is None or len(suggestion.believed.answers or ()) > MAX_VALUES:

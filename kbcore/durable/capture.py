@@ -75,8 +75,8 @@ class TenantState:
     erased: Mapping[str, object] | None
     subscriptions: list[StoredSubscription]
     rule_sets: list[StoredRuleSet]
-    by_hand: list[tuple[str | None, ItemKey]]
-    """Scope and key of the items of rule sets that were also stored by hand."""
+    by_hand: list[tuple[str | None, ItemKey, Labels]]
+    """Scope, key and labels of the items of rule sets that were also stored by hand."""
     rule_labels: Mapping[tuple[str | None, str], tuple[Labels, ...]]
     rule_forms: list[tuple[Labels, ParsedRule]]
     episode_labels: Mapping[str, Labels]

@@ -629,6 +629,7 @@ def encode_rule_set(rule_set: StoredRuleSet, yield_now: YieldNow) -> dict[str, A
         "items": written(SetItems.of(rule_set.items.values(), yield_now)),
         "versions": versions,
         "whole": rule_set.is_whole,
+        **({"labels": to_json(rule_set.labels)} if rule_set.labels else {}),
     }
 
 
@@ -636,7 +637,8 @@ def decode_rule_set(body: dict[str, Any]) -> StoredRuleSet:
     """Return the rule set that `encode_rule_set` wrote."""
     items = {item_key(item): item for item in _SET_ITEMS.decode(body["items"])}
     versions = tuple(map(_VERSION.decode, body["versions"]))
-    return StoredRuleSet(body["s"], body["name"], items, versions, body["whole"])
+    labels = from_json(body.get("labels", {}))
+    return StoredRuleSet(body["s"], body["name"], items, versions, body["whole"], labels=labels)
 
 
 def _encode_decision(item: tuple[str, tuple[str, ...], Decision]) -> dict[str, Any]:

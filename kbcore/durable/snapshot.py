@@ -31,9 +31,9 @@ from kbcore.durable.records import (
 )
 from kbcore.state.catalog import Catalog
 from kbcore.state.labelling import need_layer
-from kbcore.state.labels import Labels, from_json, to_json
+from kbcore.state.labels import NO_LABELS, Labels, from_json, to_json
 from kbcore.state.partition import RowKey
-from kbcore.state.rule_sets import ItemKey
+from kbcore.state.rule_sets import HandKey, ItemKey
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import DETAILS, FOREVER, REAL_ATTRIBUTES, Attribute, Engine
 from kbplanner.ir.schema import RelationSchema
@@ -119,6 +119,7 @@ def _encode(captured: Capture, yield_now: Callable[[], None]) -> Iterator[bytes]
             used = {
                 *chain.from_iterable(state.rule_labels.values()),
                 *state.episode_labels.values(),
+                *(each.labels for each in state.rule_sets),
             }
             while state.relations:
                 yield from _chunks(state.engine, state.relations[-1], yield_now, used)
@@ -159,11 +160,12 @@ def _head(state: TenantState, yield_now: Callable[[], None]) -> bytes:
     if state.subscriptions:
         head["goals"] = [SUBSCRIPTION_CODEC.encode(each) for each in state.subscriptions]
     if state.rule_sets:
-        by_hand: dict[str | None, list[ItemKey]] = {}
-        for scope, key in state.by_hand:
-            by_hand.setdefault(scope, []).append(key)
+        by_hand: dict[tuple[str | None, Labels], list[ItemKey]] = {}
+        for scope, key, labels in state.by_hand:
+            by_hand.setdefault((scope, labels), []).append(key)
         head["byHand"] = [
-            [scope, encode_item_keys(keys, yield_now)] for scope, keys in by_hand.items()
+            [scope, encode_item_keys(keys, yield_now), to_json(labels)]
+            for (scope, labels), keys in by_hand.items()
         ]
         head["ruleSets"] = []
         for rule_set in state.rule_sets:
@@ -396,12 +398,16 @@ class Restorer:
         if "erased" in body:
             tenant.erased.restore(body["erased"])
         tenant.subscriptions.restore(map(SUBSCRIPTION_CODEC.decode, body.get("goals", ())))
-        by_hand = {scope: ITEM_KEYS.decode(keys) for scope, keys in body.get("byHand", ())}
+        by_hand: dict[str | None, list[HandKey]] = {}
+        for scope, keys, *named in body.get("byHand", ()):  # older snapshots name no labels
+            own = from_json(*named) if named else NO_LABELS
+            by_hand.setdefault(scope, []).extend((key, own) for key in ITEM_KEYS.decode(keys))
         for each in body.get("ruleSets", ()):
             rule_set = decode_rule_set(each)
             keys = by_hand.get(rule_set.scope, ())
-            own = [key for key in keys if key in rule_set.items]
-            tenant.rule_sets.put(rule_set, own)
+            tenant.rule_sets.put(rule_set, [each for each in keys if each[0] in rule_set.items])
+            if rule_set.labels:
+                tenant.use_labels(rule_set.labels)
 
 
 def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
@@ -437,7 +443,7 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
         tenant.label_sets.update(dict.fromkeys(several, 0))
     tenant.label_sets.update(dict.fromkeys(known, 0))
     if limited := chunk.get("limited"):
-        tenant.limit_new(
+        tenant.limit_many(
             stored, [key(index) for index in limited], array("I", [ids[index] for index in limited])
         )
 

@@ -26,7 +26,7 @@ from kbcore.state.facts import Row
 from kbcore.state.labels import from_json, write_labels
 from kbcore.state.rule_sets import FACT, ItemKey, item_key
 from kbcore.state.rulebook import stored_definition, stored_rule
-from kbplanner.ir.dimensions import Dimension
+from kbplanner.ir.dimensions import Dimension, WrittenLabel
 from kbplanner.ir.phrases import Definition
 from kbplanner.ir.terms import Atom, Rule
 from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
@@ -70,7 +70,7 @@ def dump_lines(
     for each in dimensions:
         text = definition_text(each)
         yield text if dump_format == KB else orjson.dumps({"text": text}).decode()
-    owned: set[tuple[str | None, ItemKey]] = set()
+    owned: set[_Owned] = set()
     for contents in rule_sets:
         if not contents.statements:
             continue
@@ -80,10 +80,8 @@ def dump_lines(
             yield orjson.dumps(dumped_sets.entry(contents)).decode()
         owned.update(_owned(contents))
     if owned:
-        facts = (
-            row for row in facts if row.get("labels") or (row["scope"], _fact_key(row)) not in owned
-        )
-        rules = [each for each in rules if _is_labelled(each) or _rule_key(each) not in owned]
+        facts = (row for row in facts if _fact_key(row) not in owned)
+        rules = [each for each in rules if _rule_key(each) not in owned]
     if dump_format == KB:
         yield from map(fact_text, facts)
         yield from map(definition_text, rules)
@@ -92,36 +90,39 @@ def dump_lines(
         yield orjson.dumps(entry).decode()
 
 
-def _owned(contents: RuleSetContents) -> Iterator[tuple[str | None, ItemKey]]:
-    """Yield scope and key of the items of a rule set that were not stored by hand too."""
+_Owned = tuple[str | None, ItemKey, frozenset[tuple[str, tuple[str, ...]]]]
+"""Scope, key and written labels of an item that only rule sets contain."""
+
+
+def _owned(contents: RuleSetContents) -> Iterator[_Owned]:
+    """Yield the items of a rule set that were not stored by hand too."""
     by_hand = set(contents.by_hand)
+    scope, labels = contents.scope, _names(write_labels(from_json(contents.labels or {})))
     for text in contents.statements:
         if text in by_hand:
             continue
         for statement in parse_program(text):
             if isinstance(statement, FactStatement):
-                yield contents.scope, item_key(fact_of(statement))
+                yield scope, item_key(fact_of(statement)), labels
             elif isinstance(statement, RuleStatement):
-                yield (
-                    contents.scope,
-                    item_key(stored_definition(rule_of(statement, contents.scope))),
-                )
+                yield scope, item_key(stored_definition(rule_of(statement, scope))), labels
             elif isinstance(statement, DeclarationStatement):
-                definition = declaration_of(statement, contents.scope)
-                yield contents.scope, item_key(stored_definition(definition))
+                definition = declaration_of(statement, scope)
+                yield scope, item_key(stored_definition(definition)), labels
 
 
-def _is_labelled(definition: Definition) -> bool:
-    """Return True for a rule with labels, which no rule set contains."""
-    return isinstance(definition, Rule) and bool(definition.labels)
+def _rule_key(definition: Definition) -> _Owned:
+    labels = _names(definition.labels if isinstance(definition, Rule) else ())
+    return definition.scope, item_key(stored_definition(definition)), labels
 
 
-def _rule_key(definition: Definition) -> tuple[str | None, ItemKey]:
-    return definition.scope, item_key(stored_definition(definition))
+def _fact_key(row: Row) -> _Owned:
+    key = FACT, row["predicate"], tuple(row["args"]), not row["negated"]
+    return row["scope"], key, _names(write_labels(from_json(row.get("labels", {}))))
 
 
-def _fact_key(row: Row) -> ItemKey:
-    return FACT, row["predicate"], tuple(row["args"]), not row["negated"]
+def _names(labels: Iterable[WrittenLabel]) -> frozenset[tuple[str, tuple[str, ...]]]:
+    return frozenset((each.name, tuple(sorted(each.values))) for each in labels)
 
 
 def fact_text(row: Row) -> str:

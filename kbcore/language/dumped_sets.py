@@ -26,7 +26,7 @@ END = "% kb: end of rule-set"
 
 MAX_VERSION = 2**53 - 1
 
-_MEMBERS = {"name", "scope", "version", "deployedAt", "message", "revision"}
+_MEMBERS = {"name", "scope", "version", "deployedAt", "message", "revision", "labels"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class DumpedSet:
     revision: str | None
     text: str
     line: int
+    labels: Mapping[str, Any] | None = None
 
     def deployment(self) -> dict[str, Any]:
         """Return the members of the body of its deployment, in camel case; the name is apart."""
@@ -51,6 +52,7 @@ class DumpedSet:
             "firstVersion": self.version,
             "message": self.message,
             "revision": self.revision,
+            "labels": self.labels,
         }
         return {key: value for key, value in members.items() if value is not None}
 
@@ -75,6 +77,7 @@ def _description(contents: RuleSetContents) -> dict[str, Any]:
         "deployedAt": iso_text(contents.deployed_at),
         "message": contents.message,
         "revision": contents.revision,
+        "labels": contents.labels,
     }
     return {key: value for key, value in members.items() if value is not None}
 
@@ -100,6 +103,9 @@ def _read(members: Mapping[str, Any], text: str, line: int, scope: str | None) -
     for key in ("message", "revision"):
         if not isinstance(members.get(key), str | None):
             raise InvalidInput.at(f"{MEMBER}.{key}", "must be a text")
+    labels = members.get("labels")
+    if not isinstance(labels, Mapping | None):
+        raise InvalidInput.at(f"{MEMBER}.labels", 'is an object, such as {"trust": "user"}')
     name: Any = members.get("name")
     own = members.get("scope")
     return DumpedSet(
@@ -110,6 +116,7 @@ def _read(members: Mapping[str, Any], text: str, line: int, scope: str | None) -
         members.get("revision"),
         text,
         line,
+        labels,
     )
 
 
@@ -168,7 +175,7 @@ class DumpText:
         while (line := self._line_of_block(first)).rstrip() != END:
             lines.append(line)
         try:
-            members = parse_json(head[len(HEAD) :].encode(), 2, "the description of a rule set")
+            members = parse_json(head[len(HEAD) :].encode(), 3, "the description of a rule set")
             if not isinstance(members, dict):
                 raise InvalidInput("the description of a rule set is a JSON object")
             return _read(members, "".join(lines), first + 1, scope)

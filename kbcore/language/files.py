@@ -46,7 +46,7 @@ from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
 from kbplanner.syntax.parser import parse_program, parse_stream
 from kbplanner.syntax.statements import (
-    Annotations,
+    NO_ANNOTATIONS,
     DeclarationStatement,
     FactStatement,
     GoalStatement,
@@ -222,12 +222,14 @@ def rule_warnings(
 def fact_of(statement: FactStatement, scope: str | None = None) -> Fact:
     """Return the fact of a statement, in `scope` unless it names a scope."""
     check_fact(statement.atom)
-    notes: Annotations = statement.annotations
-    line = statement.span.line
+    atom, notes, line = statement.atom, statement.annotations, statement.span.line
+    args = tuple(arg for arg in atom.args if isinstance(arg, str))
+    if notes is NO_ANNOTATIONS:
+        return Fact(atom.predicate, args, atom.positive, scope)
     return Fact(
-        statement.atom.predicate,
-        tuple(arg for arg in statement.atom.args if isinstance(arg, str)),
-        statement.atom.positive,
+        atom.predicate,
+        args,
+        atom.positive,
         notes.scope or scope,
         _time(notes.ttl, "ttl", line, duration),
         _time(notes.valid_from, "validFrom", line),

@@ -92,13 +92,16 @@ class KnowledgeBase(
 
         An event is a dict, as `GET /memory/events` sends it. `predicate` may end in `*`; `events`
         are the event types to report (None: all). The listener is called by the writing thread
-        after the write, so it must be quick; an exception in it is logged.
+        after the write, so it must be quick; an exception in it is logged. Through a view, the
+        events are those of what it admits.
         """
         self.kb.require_present()
-        self.kb.require_whole()
         if scope not in (None, ALL_SCOPES):
             check_name("scope", scope)
-        runtime, selection = self._runtime, Wanted.of(predicate, events, scope)
+        runtime, selection = (
+            self._runtime,
+            Wanted.of(predicate, events, scope, self.kb.event_view()),
+        )
         mark = mark_of(runtime.log_id(self.database, self.tenant))
         return listen(runtime.feed, mark, self.database, self.tenant, selection, listener)
 

@@ -26,6 +26,7 @@ from kbcore.state.changes import (
     DeployRuleSet,
     ForkScope,
     MergeScope,
+    PurgeMemory,
     PutSubscription,
     RestoreFacts,
     RetractRule,
@@ -210,6 +211,7 @@ class _StoredSizes:
 def _growth(tenant: Tenant | None, changes: ChangeSet, others: Sequence[_Growth]) -> _Growth:
     """Return what a change set may add; `others` are writes in progress, which may come first."""
     growth = _Growth()
+    purges = any(isinstance(change, PurgeMemory) for change in changes.changes)
     for change in changes.changes:
         if isinstance(change, AssertFacts):
             growth.into.update(fact.scope for fact in paced(change.facts, changes.yield_now))
@@ -217,6 +219,8 @@ def _growth(tenant: Tenant | None, changes: ChangeSet, others: Sequence[_Growth]
             for rows in change.rows:
                 growth.into[rows.scope] += len(rows)
         elif isinstance(change, RestoreFacts):
+            if purges:
+                continue  # it changes stored facts only
             growth.into.update(fact.scope for fact in paced(change.facts, changes.yield_now))
         elif isinstance(change, AddEpisodes):
             growth.episodes += len(change.episodes)

@@ -7,15 +7,24 @@ that loses is discarded.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import zip_longest
+from itertools import accumulate, chain, zip_longest
+from operator import itemgetter
 from typing import Protocol
 
 from kbcore.branching.merge import constant_decision, resolution_of
-from kbcore.branching.places import Keys, ScopePlace, claim_of, opposite_place, places_of
+from kbcore.branching.places import (
+    Keys,
+    ScopePlace,
+    claim_of,
+    differing_in,
+    opposite_place,
+    places_of,
+)
 from kbcore.branching.preview import Name, Proposal, staged_for_writing
 from kbcore.clock import Clock
 from kbcore.context.proofs.violations import SCHEMA, Violation
@@ -39,6 +48,7 @@ from kbcore.state.overlay import apply_to_overlay
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.values.comparison import is_equal
 from kbplanner.pacing import YieldNow, in_parts, paced
 
 KEEP_BOTH = "KEEP_BOTH"
@@ -60,6 +70,13 @@ Commit = Callable[[tuple[Change, ...], "Callable[[], None] | None"], Delta]
 """Function that commits changes if a check does not raise."""
 
 Assertion = AssertFacts | AssertRows
+
+_Place = tuple[Sequence[int], RelationSchema]
+"""Columns in which stored facts of a schema have the arguments of a new fact."""
+
+_Holding = tuple[int, tuple[str, ...], int | None]
+"""A stored fact that holds now or later and takes a place of a new fact: the index of the new fact,
+its own arguments, and when it began; None if only a look at its intervals tells."""
 
 Reads = Callable[[], AbstractContextManager[tuple[Tenant, Budget]]]
 """Function that opens a read of the tenant."""
@@ -84,15 +101,14 @@ class StoredFacts:
     `keys` returns the declared keys of a scope. `intervals` returns a row for each interval of the
     facts that take a place in another way than a given one, or (None) of the fact itself, with the
     times in it from which the fact was stated again as `restated`. `has_relation` returns False if
-    a scope has no fact of a schema. `meet` returns True if a fact of a schema has the arguments of
-    one of the given facts in some columns. `state` identifies what they read: as long as it is
-    equal, they return the same.
+    a scope has no fact of a schema. `holding` looks up many facts at once. `state` identifies what
+    they read: as long as it is equal, they return the same.
     """
 
     keys: Callable[[str | None], Keys]
     intervals: Callable[[Fact, ScopePlace | None], list[Row]]
     has_relation: Callable[[str | None, RelationSchema], bool]
-    meet: Callable[[FactRows, Sequence[int], RelationSchema], bool]
+    holding: Callable[[FactRows, Sequence[_Place], int], list[list[_Holding]]]
     state: Callable[[], object]
 
 
@@ -132,61 +148,24 @@ class ConflictResolver:
         The log holds the outcome. The outcome is computed again if the opposites change before the
         write. Raises Conflict if the strategy refuses a fact.
         """
+        return self._write(AssertFacts(tuple(facts)), commit)
+
+    def write_rows(self, rows: Sequence[FactRows], commit: Commit) -> Delta:
+        """Commit facts in bulk form as `write` does."""
+        return self._write(AssertRows(tuple(rows)), commit)
+
+    def _write(self, assertion: Assertion, commit: Commit) -> Delta:
         if self._constant in (Keep.BOTH, Keep.REFUSE):
-            return self._write_all(AssertFacts(tuple(facts)), commit)
+            return self._write_all(assertion, commit)
         while True:
             now = self._clock.now_ms()
             try:
                 before = self._stored.state()
-                changes = self._resolve(facts, now)
-                check = partial(self._check_current, before, facts, changes, now)
+                changes = self._resolve(assertion, now)
+                check = partial(self._check_current, before, assertion, changes, now)
                 return commit(changes, check)
             except Outdated:
                 continue
-
-    def write_rows(self, rows: Sequence[FactRows], commit: Commit) -> Delta:
-        """Commit facts in bulk form as `write` does."""
-        assertion = AssertRows(tuple(rows))
-        if self._constant in (Keep.BOTH, Keep.REFUSE):
-            return self._write_all(assertion, commit)
-        before = self._stored.state()
-        if self._have_no_rivals(rows):
-            try:
-                return commit((assertion,), partial(self._check_no_rivals, before, rows))
-            except Outdated:
-                pass  # one by one
-        return self.write([fact for group in rows for fact in group.facts()], commit)
-
-    def _check_no_rivals(self, before: object, rows: Sequence[FactRows]) -> None:
-        if self._stored.state() != before and not self._have_no_rivals(rows):
-            raise Outdated("there are rivals now")
-
-    def _have_no_rivals(self, rows: Sequence[FactRows]) -> bool:
-        """Return True if no fact is stored, no two are equal, and none has a rival; False also if
-        only a look at each of them tells.
-        """
-        if len({(group.scope, group.predicate, group.arity) for group in rows}) < len(rows):
-            return False
-        for group in rows:
-            whole = tuple(range(group.arity))
-            keys = self._stored.keys(group.scope).get((group.predicate, group.arity), ())
-            claims = [whole, *map(claim_of, keys if group.positive else ())]
-            if not all(claim is not None and self._are_distinct(group, claim) for claim in claims):
-                return False
-            places = [(whole, group.schema.opposite), *((each, group.schema) for each in claims)]
-            for part in group.in_parts(self._yield_now, ROWS_PER_YIELD):
-                for columns, schema in places:
-                    if columns is not None and self._stored.meet(part, columns, schema):
-                        return False
-        return True
-
-    def _are_distinct(self, group: FactRows, columns: Sequence[int]) -> bool:
-        """Return True if no two facts of a group have the same arguments in some columns."""
-        values: set[tuple[str, ...]] = set()
-        for part in group.in_parts(self._yield_now, ROWS_PER_YIELD):
-            chosen = (part.args[column :: group.arity] for column in columns)
-            values.update(zip(*chosen, strict=True))
-        return len(values) == len(group)
 
     def _write_all(self, assertion: Assertion, commit: Commit) -> Delta:
         """Commit facts, all or none: the strategy keeps both facts, or refuses the new one."""
@@ -199,12 +178,24 @@ class ConflictResolver:
             except Outdated:
                 continue
 
-    def _resolve(self, facts: Sequence[Fact], now: int) -> tuple[Change, ...]:
+    def _resolve(self, assertion: Assertion, now: int) -> tuple[Change, ...]:
         """Return the changes that the strategy decides on.
 
         Every value holds from its beginning to that of the next newer value of its claim, in
         any order of arrival.
         """
+        together = self._settled_together(assertion, now)
+        if not (together.left or together.begun):
+            ends = together.all_ends()
+            return (EndFacts(ends), assertion) if ends else (assertion,)
+        if isinstance(assertion, AssertFacts):
+            facts: Sequence[Fact] = assertion.facts
+        else:
+            parts = chain.from_iterable(
+                rows.in_parts(self._yield_now, ROWS_PER_YIELD) for rows in assertion.rows
+            )
+            facts = [fact for part in parts for fact in part.facts()]
+        ends_by_number = together.ends_by_number()
         winners = _Winners()
         ended = _StoredEnds(now)
         discarded = 0
@@ -218,7 +209,13 @@ class ConflictResolver:
                 return []
             return self._stored.intervals(fact, claim)
 
-        for fact in paced(facts, self._yield_now, FACTS_PER_YIELD):
+        for number, fact in enumerate(paced(facts, self._yield_now, FACTS_PER_YIELD)):
+            if number not in together.left:
+                for each in ends_by_number.get(number, ()):
+                    ended.put(each)
+                start = together.begun.get(number)
+                winners.add(fact if start is None else _stated_again(fact, start, now), ())
+                continue
             places = list(places_of(fact, keys_of(fact.scope)))
             stored = [
                 row
@@ -259,11 +256,89 @@ class ConflictResolver:
                     winners.remove(number)
             winners.add(new, places)
         ends = ended.facts()
-        winning = paced(winners.facts(), self._yield_now, FACTS_PER_YIELD)
-        assertion = AssertFacts(
-            tuple(self._with_new_times(each, ended) for each in winning), discarded
+        winning = paced(winners.entries(), self._yield_now, FACTS_PER_YIELD)
+        stored_facts = AssertFacts(
+            tuple(
+                self._with_new_times(each, ended) if places else each for each, places in winning
+            ),
+            discarded,
         )
-        return (EndFacts(ends), assertion) if ends else (assertion,)
+        return (EndFacts(ends), stored_facts) if ends else (stored_facts,)
+
+    def _settled_together(self, assertion: Assertion, now: int) -> _Together:
+        """Decide about the facts of a request that have no times and share no place with another.
+
+        What holds now of their rivals ends now, if the strategy always prefers the new fact. The
+        others are left, as are those with a rival that begins later or has labels.
+        """
+        together = _Together()
+        groups = _groups(assertion, together.left, self._yield_now)
+        for numbers, rows in groups:
+            keys = self._stored.keys(rows.scope).get((rows.predicate, rows.arity), ())
+            claims = [(claim_of(rule), differing_in(rule)) for rule in keys if rows.positive]
+            if not all(columns for columns, _ in claims):
+                together.left.update(numbers)
+                continue
+            whole = tuple(range(rows.arity))
+            for columns in {whole, *(columns or () for columns, _ in claims)}:
+                shared = self._sharing(rows, columns)
+                together.left.update(numbers[index] for index in shared)
+            places: list[_Place] = [(whole, rows.schema), (whole, rows.schema.opposite)]
+            places += [(columns or (), rows.schema) for columns, _ in claims]
+            compared = [None, *(column for _, column in claims)]
+            first = 0
+            for part in rows.in_parts(self._yield_now, ROWS_PER_YIELD):
+                own, *rivals = self._stored.holding(part, places, now)
+                part_numbers = numbers[first : first + len(part)]
+                first += len(part)
+                for index, _, start in own:
+                    if start is None:
+                        together.left.add(part_numbers[index])
+                    else:
+                        together.begun[part_numbers[index]] = start
+                for column, holding in zip(compared, rivals, strict=True):
+                    self._end_rivals(part, part_numbers, column, holding, together)
+        return together
+
+    def _end_rivals(
+        self,
+        rows: FactRows,
+        numbers: Sequence[int],
+        column: int | None,
+        holding: Iterable[_Holding],
+        together: _Together,
+    ) -> None:
+        """End the stored facts at a place of new facts that differ from them in a column; None for
+        those of the other sign.
+        """
+        predicate, scope, args, arity = rows.predicate, rows.scope, rows.args, rows.arity
+        positive = rows.positive if column is not None else not rows.positive
+        is_preferred = self._constant is Keep.SOURCE
+        for index, other, start in holding:
+            if start is None:
+                together.left.add(numbers[index])
+            elif column is None or not is_equal(args[index * arity + column], other[column]):
+                if is_preferred:
+                    ended = EndedFact(predicate, other, positive, scope)
+                    together.ends.append((numbers[index], ended))
+                else:
+                    together.left.add(numbers[index])
+
+    def _sharing(self, rows: FactRows, columns: Sequence[int]) -> Iterable[int]:
+        """Return the indexes of the facts that have the same arguments in some columns as another
+        of them.
+        """
+        first: dict[tuple[str, ...], int] = {}
+        shared: set[int] = set()
+        index = 0
+        for part in rows.in_parts(self._yield_now, ROWS_PER_YIELD):
+            chosen = (part.args[column :: rows.arity] for column in columns)
+            for values in zip(*chosen, strict=True):
+                other = first.setdefault(values, index)
+                if other != index:
+                    shared.update((other, index))
+                index += 1
+        return shared
 
     def _settled(
         self, fact: Fact, rivals: Sequence[Row], own: Sequence[Row], now: int
@@ -341,11 +416,11 @@ class ConflictResolver:
         return decision
 
     def _check_current(
-        self, before: object, facts: Sequence[Fact], changes: tuple[Change, ...], now: int
+        self, before: object, assertion: Assertion, changes: tuple[Change, ...], now: int
     ) -> None:
         if self._stored.state() == before:
             return
-        resolved = self._resolve(facts, now)
+        resolved = self._resolve(assertion, now)
         pairs = paced(
             zip_longest(_parts(resolved), _parts(changes)), self._yield_now, COMPARED_PER_YIELD
         )
@@ -400,6 +475,62 @@ def _parts(changes: Sequence[Change]) -> Iterator[object]:
             yield from change.facts
         else:
             yield change
+
+
+def _groups(
+    assertion: Assertion, left: set[int], yield_now: YieldNow
+) -> list[tuple[Sequence[int], FactRows]]:
+    """Return the facts of each relation in bulk form, with their numbers, where none of them has
+    times and the request has no other facts of the predicate; add the numbers of the others to
+    `left`.
+    """
+    if isinstance(assertion, AssertRows):
+        starts = accumulate(map(len, assertion.rows), initial=0)
+        groups: list[tuple[Sequence[int], FactRows]] = [
+            (range(start, start + len(rows)), rows)
+            for start, rows in zip(starts, assertion.rows, strict=False)
+        ]
+        timed = set[tuple[str | None, str, int]]()
+    else:
+        groups, timed = _grouped(assertion.facts, yield_now)
+    names = Counter((rows.scope, rows.predicate, rows.arity) for _, rows in groups)
+    together: list[tuple[Sequence[int], FactRows]] = []
+    for numbers, rows in groups:
+        name = rows.scope, rows.predicate, rows.arity
+        if rows.arity and names[name] == 1 and name not in timed:
+            together.append((numbers, rows))
+        else:
+            left.update(numbers)
+    return together
+
+
+def _grouped(
+    facts: Sequence[Fact], yield_now: YieldNow
+) -> tuple[list[tuple[Sequence[int], FactRows]], set[tuple[str | None, str, int]]]:
+    """Return the facts of each relation in bulk form, with their numbers, and the names of those
+    relations of which any fact has times.
+    """
+    numbers: dict[tuple[str | None, str, int, bool], list[int]] = {}
+    timed: set[tuple[str | None, str, int]] = set()
+    for number, fact in enumerate(paced(facts, yield_now, COMPARED_PER_YIELD)):
+        name = fact.scope, fact.predicate, len(fact.args)
+        numbers.setdefault((*name, fact.positive), []).append(number)
+        if fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None:
+            timed.add(name)
+    if len(facts) == 1:  # looked up faster by itself
+        timed.add((facts[0].scope, facts[0].predicate, len(facts[0].args)))
+    groups: list[tuple[Sequence[int], FactRows]] = []
+    for (scope, predicate, arity, positive), own in numbers.items():
+        args: list[str] = []
+        for part in in_parts(own, yield_now, COMPARED_PER_YIELD):
+            args.extend(chain.from_iterable(facts[number].args for number in part))
+        groups.append((own, FactRows(predicate, arity, args, positive, scope)))
+    return groups, timed
+
+
+def _stated_again(fact: Fact, start: int, now: int) -> Fact:
+    """Return a fact without times that holds since `start`, as it is asserted again at `now`."""
+    return replace(fact, valid_from=start, restated=(now,) if start < now else ())
 
 
 def _start(fact: Fact, now: int) -> int:
@@ -479,6 +610,31 @@ def _contradiction(row: Row) -> Conflict:
     )
 
 
+class _Together:
+    """The outcome for those facts of a request that are decided about together, by their numbers.
+
+    `left` are all other facts. `ends` are the ends of stored facts, in order within a relation.
+    `begun` has the beginnings of the facts that hold already.
+    """
+
+    def __init__(self) -> None:
+        self.left: set[int] = set()
+        self.begun: dict[int, int] = {}
+        self.ends: list[tuple[int, EndedFact]] = []
+
+    def all_ends(self) -> tuple[EndedFact, ...]:
+        """Return the ends in order of the new facts, each once."""
+        self.ends.sort(key=itemgetter(0))  # those of one fact stay in the order of its places
+        return tuple({each.key: each for _, each in self.ends}.values())
+
+    def ends_by_number(self) -> dict[int, list[EndedFact]]:
+        """Return the ends by the numbers of the new facts."""
+        ends: dict[int, list[EndedFact]] = {}
+        for number, each in self.ends:
+            ends.setdefault(number, []).append(each)
+        return ends
+
+
 class _StoredEnds:
     """The ends that a request gives to stored facts."""
 
@@ -489,8 +645,11 @@ class _StoredEnds:
     def add(self, row: Row, until: int | None) -> None:
         """Add an end (None: now) of the fact of a row."""
         name = row["predicate"], tuple(row["args"]), not row["negated"], row["scope"]
-        fact = EndedFact(*name, until)
-        at = self._now if until is None else until
+        self.put(EndedFact(*name, until))
+
+    def put(self, fact: EndedFact) -> None:
+        """Add the end of a fact."""
+        at = self._now if fact.until is None else fact.until
         self._facts.setdefault(fact.key, {}).setdefault(at, fact)
 
     def left(self, interval: Row) -> Iterable[Row]:
@@ -520,9 +679,9 @@ class _Winners:
         self._at: dict[ScopePlace, dict[int, None]] = {}
         self._count = 0
 
-    def facts(self) -> Iterable[Fact]:
-        """Return the facts."""
-        return self._facts.values()
+    def entries(self) -> Iterable[tuple[Fact, Sequence[ScopePlace]]]:
+        """Return the facts, each with its places."""
+        return zip(self._facts.values(), self._places.values(), strict=True)
 
     def rivals(
         self, fact: Fact, places: Sequence[ScopePlace], yield_now: YieldNow

@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import chain
+from typing import Any, Self
 
 from kbcore.context.cache import Recent
 from kbcore.context.diff import UNKNOWN, WindowDiff, diff
@@ -29,6 +30,7 @@ from kbcore.context.request import (
     MAX_GOALS,
     MAX_QUERY_BYTES,
     TIMES,
+    Goal,
     WindowRequest,
 )
 from kbcore.context.salience import Scores
@@ -42,6 +44,7 @@ from kbcore.search.bm25 import LexicalIndex
 from kbcore.search.embedder import BATCH_SIZE
 from kbcore.search.vectors.index import VectorIndex
 from kbcore.search.vectors.store import entry_of, query_of
+from kbcore.state.labels import Labels
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
@@ -57,7 +60,12 @@ NEWEST_EMBEDDED = 8
 
 
 class ContextWindows(TenantHandle):
-    """Context windows of a knowledge base: the facts that an agent reads."""
+    """Context windows of a knowledge base: the facts that an agent reads.
+
+    `session_view` is the view that sessions belong to where it is not that of this handle.
+    """
+
+    session_view: Labels | None = None
 
     def context(
         self, request: WindowRequest, *, request_limits: RequestLimits | None = None
@@ -71,6 +79,9 @@ class ContextWindows(TenantHandle):
         Raises InvalidInput and BudgetExceeded.
         """
         check_request(request)
+        handle = self._at_levels_of(request.goals)
+        if handle is not self:
+            return handle.context(request, request_limits=request_limits)
         near = self._similarity(request, request_limits)
 
         def evaluate(tenant: Tenant, budget: Budget) -> Window:
@@ -87,6 +98,9 @@ class ContextWindows(TenantHandle):
         BudgetExceeded.
         """
         check_request(request)
+        handle = self._at_levels_of(request.goals)
+        if handle is not self:
+            return handle.context_with_changes(request, request_limits=request_limits)
         near = self._similarity(request, request_limits)
 
         def evaluate(tenant: Tenant, budget: Budget) -> tuple[Window, WindowDiff | None]:
@@ -105,6 +119,10 @@ class ContextWindows(TenantHandle):
 
         Raises InvalidInput and BudgetExceeded.
         """
+        if (known := self._last_request(session)) is not None:
+            handle = self._at_levels_of(replace(known, **changes).goals)
+            if handle is not self:
+                return handle.context_diff(session, changes, request_limits=request_limits)
         near = self._similarity_again(session, changes, request_limits)
 
         def evaluate(tenant: Tenant, budget: Budget) -> WindowDiff | None:
@@ -237,17 +255,34 @@ class ContextWindows(TenantHandle):
                 index.add(tenant, self._partitions(tenant, scope), facts, entries)
         return query
 
+    def _last_request(self, session: str) -> WindowRequest | None:
+        """Return the last request of a session, None if the session is unknown."""
+        with self._reads(None) as (tenant, _):
+            last = self._sessions(tenant).get(self._session(session))
+        return None if last is None else last.request
+
+    def _at_levels_of(self, goals: Sequence[Goal]) -> Self:
+        """Return the handle whose window has these goals: this one, or a view of the levels that
+        their predicates require, with the sessions of this one.
+        """
+        if not goals or self._requires_nothing():
+            return self
+        bodies = ((goal,) if isinstance(goal, Literal) else goal.body for goal in goals)
+        handle = self._answering(list(chain.from_iterable(bodies)))
+        if handle is not self:
+            handle.session_view = self.view
+        return handle
+
     def _similarity_again(
         self, session: str, changes: dict[str, Any], request_limits: RequestLimits | None
     ) -> Quantized | None:
         """Return the vector of the query for a session's last request with `changes`."""
         if self._services.vectors is None:
             return None
-        with self._reads(None) as (tenant, _):
-            last = self._sessions(tenant).get(self._session(session))
-        if last is None:
+        known = self._last_request(session)
+        if known is None:
             return None
-        request = replace(last.request, **changes)
+        request = replace(known, **changes)
         check_request(request)
         return self._similarity(request, request_limits)
 
@@ -360,7 +395,7 @@ class ContextWindows(TenantHandle):
 
     def _session(self, name: str) -> SessionKey:
         """Return the key of a session, which belongs to the view it was made with."""
-        return self.view, name
+        return self.view if self.session_view is None else self.session_view, name
 
     def _recent(self, tenant: Tenant) -> Recent:
         return tenant.attached.need(Recent, lambda: Recent(self._services.clock))

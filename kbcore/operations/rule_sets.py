@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 from kbcore.branching.impact import ImpactGoal
 from kbcore.branching.preview import Proposal
@@ -30,11 +31,14 @@ from kbcore.state.changes import (
     RetractFact,
     RetractRule,
 )
-from kbcore.state.deploying import is_plainly_stored
+from kbcore.state.deploying import is_plainly_stored, stored_with
 from kbcore.state.facts import Fact
+from kbcore.state.labels import NO_LABELS, Labels, admits, to_json
 from kbcore.state.names import check_name
 from kbcore.state.rule_sets import (
+    FACT,
     ITEMS_PER_YIELD,
+    RULE,
     SETS_PER_YIELD,
     TEXTS_PER_YIELD,
     ContentDifference,
@@ -129,25 +133,36 @@ def dry_run_of(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The contents that a rule set is to have."""
+    """The contents that a rule set is to have, its labels, and the view through which it is
+    deployed.
+    """
 
     name: str
     scope: str | None
     items: Mapping[ItemKey, Item]
     note: VersionNote
     first_version: int | None = None
+    labels: Labels = NO_LABELS
+    view: Labels = NO_LABELS
 
 
 @dataclass(slots=True)
 class _DeploymentPlan:
-    """The changes of a deployment in one state of the tenant."""
+    """The changes of a deployment in one state of the tenant.
+
+    `gone` are the removed items that the view shows with no other labels.
+    """
 
     known: StoredRuleSet | None
     version: int
     diff: ContentDifference
     changes: tuple[Change, ...] = ()
     new_rules: tuple[ParsedRule, ...] = ()
-    removed_rules: frozenset[tuple[str | None, str]] = field(default_factory=frozenset)
+    gone: frozenset[ItemKey] = field(default_factory=frozenset)
+
+    def removed_rules(self, scope: str | None) -> set[tuple[str | None, str]]:
+        """Return scope and id of the rules that the view shows no more."""
+        return {(scope, key[1]) for key in self.gone if key[0] == RULE}
 
     @property
     def facts(self) -> Iterator[Fact]:
@@ -166,10 +181,9 @@ class _DeploymentPlan:
             elif isinstance(change, AssertRules):
                 rules += (stored.rule for stored in change.rules)
             elif isinstance(change, RetractFact):
-                retractions.append(change)
-            elif isinstance(change, RetractRule) and (change.scope, change.id) in (
-                self.removed_rules
-            ):
+                if (FACT, change.predicate, change.args, change.positive) in self.gone:
+                    retractions.append(change)
+            elif isinstance(change, RetractRule) and (RULE, change.id) in self.gone:
                 rule_retractions.append(change)
         return Proposal(tuple(facts), tuple(rules), tuple(retractions), tuple(rule_retractions))
 
@@ -197,6 +211,14 @@ class RuleSetMethods(TenantHandle, ABC):
         """
 
     @abstractmethod
+    def _labelled_as(self, labels: Mapping[str, Any]) -> Self:
+        """Return a handle like this one that stores with labels, as `viewed` does."""
+
+    @abstractmethod
+    def _labelling(self, labels: Labels) -> Self:
+        """Return a handle like this one that stores with labels."""
+
+    @abstractmethod
     def _check_intervals(self, facts: Sequence[Fact], yield_now: YieldNow) -> None:
         """Raise InvalidInput for a fact whose interval is empty."""
 
@@ -221,6 +243,9 @@ class RuleSetMethods(TenantHandle, ABC):
         the version if the rule set does not exist, as for one of a dump; it then replaces no other
         contents.
 
+        The rules and facts have the labels that this handle gives. One that gives none leaves a
+        rule set its labels, which never change.
+
         Raises RuleSyntaxError and InvalidInput for files that cannot be deployed, and Conflict if
         another version is in force (`details["version"]`), if a statement belongs to another owner
         too and cannot change, or if the rule set has other contents and `first_version` is given.
@@ -236,16 +261,20 @@ class RuleSetMethods(TenantHandle, ABC):
             if items is None:
                 known = self._read_tenant().attached.need(ReadRules, ReadRules).of(scope, name)
                 items = read_rule_set(files, name, scope, yield_now, known, statements)
-        target = _Target(name, scope, items, note, first_version)
-        deployment = self._deploy(target, expected_version, dry_run, yield_now)
+        deployer = self._deployer(scope, name)
+        target = _Target(name, scope, items, note, first_version, deployer.labels, self.view)
+        deployment = deployer._deploy(target, expected_version, dry_run, yield_now)
         if statements and dry_run is None:  # what is not stored must not take memory
             rules = self._read_tenant().attached.need(ReadRules, ReadRules)
             rules.put(scope, name, statements, yield_now)
         return deployment
 
     def deploy_dumped(self, dumped: DumpedSet) -> Deployment:
-        """Deploy a rule set of a dump, with its version; raises as `deploy` does."""
-        return self.deploy(
+        """Deploy a rule set of a dump, with its version and labels; raises as `deploy` does, and
+        as `viewed`.
+        """
+        labelled = self if dumped.labels is None else self._labelled_as(dumped.labels)
+        return labelled.deploy(
             [RuleSetFile(f"rule set {dumped.name}", dumped.text)],
             name=dumped.name,
             scope=dumped.scope,
@@ -277,10 +306,12 @@ class RuleSetMethods(TenantHandle, ABC):
         number = known.version - 1 if version is None else version
         earlier = _version(known, number)
         note = VersionNote(earlier.note.digest, message, None, KEY_NAME.get(), number)
-        target = _Target(name, scope, known.items_of(number, yield_now), note)
+        deployer = self._deployer(scope, name)
+        items = known.items_of(number, yield_now)
+        target = _Target(name, scope, items, note, None, deployer.labels, self.view)
         if expected_version is None:
             expected_version = known.version  # the contents depend on what is in force
-        return self._deploy(target, expected_version, None, yield_now)
+        return deployer._deploy(target, expected_version, None, yield_now)
 
     def rule_sets(self, scope: str | None = ALL_SCOPES) -> list[RuleSetInfo]:
         """Return the rule sets of a scope, or of all, by scope and name."""
@@ -327,6 +358,32 @@ class RuleSetMethods(TenantHandle, ABC):
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _deployer(self, scope: str | None, name: str) -> Self:
+        """Return the handle that deploys a rule set: this one, or one with the labels of the rule
+        set.
+
+        Raises InvalidInput if the view does not admit these labels, and Conflict for a name that is
+        in use, or has other labels.
+        """
+        tenant = self._stored_tenant()
+        with tenant.lock.read():
+            known = tenant.rule_sets.get(scope, name)
+            dimensions = tenant.rules.dimensions()
+        if not admits(self.view, self.labels, dimensions):
+            problem = "a rule set is deployed through a view that admits its labels"
+            raise InvalidInput.at("labels", problem)
+        if known is None or known.labels == self.labels:
+            return self
+        if not admits(self.view, known.labels, dimensions):
+            raise Conflict(f"the name '{name}' is in use", {"name": name})
+        if self.labels:
+            raise Conflict(
+                f"the rule set '{name}' has other labels, which stay; deploy it without labels, or"
+                " under another name",
+                {"name": name, "labels": to_json(known.labels)},
+            )
+        return self._labelling(known.labels)
+
     def _split_definitions(
         self, target: _Target, plan: _DeploymentPlan, yield_now: YieldNow
     ) -> Iterator[RuleWarning]:
@@ -369,7 +426,7 @@ class RuleSetMethods(TenantHandle, ABC):
         yield_now: YieldNow,
     ) -> Deployment:
         for _ in range(MAX_ATTEMPTS):
-            tenant = self._read_tenant()
+            tenant = self._stored_tenant()
             with tenant.lock.read():
                 state = tenant.serial, tenant.generation
                 plan = _plan(tenant, target, expected_version, yield_now)
@@ -409,16 +466,16 @@ class RuleSetMethods(TenantHandle, ABC):
         cycles: list[tuple[str, ...]] = []
 
         def check() -> None:
-            tenant = self._read_tenant()
-            if (tenant.serial, tenant.generation) != state:
-                with tenant.lock.read():
-                    now = _plan(tenant, target, None, yield_now)
+            stored, tenant = self._stored_tenant(), self._read_tenant()
+            if (stored.serial, stored.generation) != state:
+                with stored.lock.read():
+                    now = _plan(stored, target, None, yield_now)
                 if now.version != plan.version or not _are_equal(
                     now.changes, plan.changes, yield_now
                 ):
                     raise Outdated("what the rule set contains has changed")
             cycles[:] = tenant.rules.check(
-                plan.new_rules, self._modes(), yield_now, plan.removed_rules
+                plan.new_rules, self._modes(), yield_now, plan.removed_rules(target.scope)
             )
 
         commit = impact = None
@@ -475,10 +532,13 @@ def _plan(
 ) -> _DeploymentPlan:
     """Return what a deployment changes in a tenant; the caller holds its read lock.
 
-    Raises Conflict if another version is in force, or a statement with another owner would change.
+    Raises Conflict if another version is in force, or a statement with another owner would change,
+    and InvalidInput for declarations with labels or through a view.
     """
     scope, sets = target.scope, tenant.rule_sets
     known = sets.get(scope, target.name)
+    if known is not None and known.labels != target.labels:
+        raise Conflict(f"the name '{target.name}' is in use", {"name": target.name})
     version = 0 if known is None else known.version
     if expected_version not in (None, version):
         raise Conflict(
@@ -500,9 +560,11 @@ def _plan(
         if known is None:
             raise InvalidInput.at("files", "have no rule, declaration or fact")
         return plan
+    if target.labels or target.view:
+        _refuse_declarations(target, diff, yield_now)
     _check_other_owners(tenant, target, diff, yield_now)
     stored = SetItems.of(diff.new, yield_now)
-    facts = tuple(_facts_to_store(tenant, diff, yield_now))
+    facts = tuple(_facts_to_store(tenant, target, diff, yield_now))
     removed = SetItems.of(_obsolete(tenant, target, diff, yield_now), yield_now)
     deployed = DeployRuleSet(
         target.name,
@@ -515,7 +577,7 @@ def _plan(
         tuple(map(item_key, paced(diff.removed, yield_now))),
     )
     plan.new_rules = stored.rules
-    plan.removed_rules = frozenset((scope, rule.id) for rule in removed.rules)
+    plan.gone = frozenset(_gone(tenant, target, removed, yield_now))
     plan.changes = (
         deployed,
         *(RetractRule(each.id, scope) for each in (*removed.rules, *removed.declarations)),
@@ -534,6 +596,27 @@ def _plan(
     return plan
 
 
+def _refuse_declarations(target: _Target, diff: ContentDifference, yield_now: YieldNow) -> None:
+    """Raise InvalidInput for a difference in declarations."""
+    for item in paced((*diff.new, *diff.removed), yield_now, ITEMS_PER_YIELD):
+        if not isinstance(item, Fact | ParsedRule):
+            raise InvalidInput.at(
+                "labels" if target.labels else "view",
+                f"a rule set has declarations only without: {item_text(item)} belongs to everybody",
+            )
+
+
+def _gone(
+    tenant: Tenant, target: _Target, removed: SetItems, yield_now: YieldNow
+) -> Iterator[ItemKey]:
+    """Yield the removed items that the view of a deployment shows with no other labels."""
+    dimensions = tenant.rules.dimensions()
+    for item in paced(removed, yield_now, ITEMS_PER_YIELD):
+        others = (each for each in stored_with(tenant, item) if each != target.labels)
+        if not any(admits(target.view, each, dimensions) for each in others):
+            yield item_key(item)
+
+
 def _check_other_owners(
     tenant: Tenant, target: _Target, diff: ContentDifference, yield_now: YieldNow
 ) -> None:
@@ -541,7 +624,7 @@ def _check_other_owners(
     scope, sets = target.scope, tenant.rule_sets
     for _, new in diff.changed:
         if not isinstance(new, Fact):
-            _check_owners(target, new, sets.owners(scope, item_key(new)))
+            _check_owners(target, new, sets.owners_with(scope, item_key(new), target.labels))
     for item in paced(diff.added, yield_now, ITEMS_PER_YIELD):
         if isinstance(item, Fact | ParsedRule):
             continue
@@ -558,17 +641,20 @@ def _obsolete(
     texts of changed rules.
     """
     for item in paced(diff.removed, yield_now, ITEMS_PER_YIELD):
-        if not tenant.rule_sets.owners(target.scope, item_key(item)) - {target.name}:
+        owners = tenant.rule_sets.owners_with(target.scope, item_key(item), target.labels)
+        if not owners - {target.name}:
             yield item
     for old, new in diff.changed:
         if not isinstance(new, Fact) and isinstance(old, ParsedRule):
             yield old
 
 
-def _facts_to_store(tenant: Tenant, diff: ContentDifference, yield_now: YieldNow) -> Iterator[Fact]:
+def _facts_to_store(
+    tenant: Tenant, target: _Target, diff: ContentDifference, yield_now: YieldNow
+) -> Iterator[Fact]:
     """Yield the facts that a deployment asserts: those not stored as they are, and changed ones."""
     for item in paced(diff.added, yield_now, ITEMS_PER_YIELD):
-        if isinstance(item, Fact) and not is_plainly_stored(tenant, item):
+        if isinstance(item, Fact) and not is_plainly_stored(tenant, item, target.labels):
             yield item
     for _, new in diff.changed:
         if isinstance(new, Fact):
@@ -585,11 +671,11 @@ def _are_equal(now: Sequence[Change], before: Sequence[Change], yield_now: Yield
 
 def _check_owners(target: _Target, item: Item, owners: Owners) -> None:
     """Raise Conflict if a statement that would change has another owner."""
-    others = sorted(owners - {target.name}, key=lambda owner: owner or "")
+    others = owners - {target.name}
     if others:
         whose = "was also stored by hand; retract it there first"
-        if others[-1] is not None:
-            whose = f"is in the rule set '{others[-1]}' too; change both, or give it another name"
+        if names := sorted(owner for owner in others if isinstance(owner, str)):
+            whose = f"is in the rule set '{names[-1]}' too; change both, or give it another name"
         raise Conflict(f"{item_text(item)} {whose}", {"statement": item_text(item)})
 
 
@@ -634,6 +720,7 @@ def _info(known: StoredRuleSet, yield_now: YieldNow) -> RuleSetInfo:
         len(items.rules),
         len(items.declarations),
         len(items.facts),
+        to_json(known.labels) or None,
     )
 
 

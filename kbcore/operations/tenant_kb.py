@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -77,7 +78,8 @@ from kbcore.state.facts import AssertOutcome, Fact, FactRows, Row
 from kbcore.state.labelling import OUTWEIGHED, intervals_seen
 from kbcore.state.labels import admits
 from kbcore.state.overlay import apply_to_overlay
-from kbcore.state.rule_sets import BY_HAND, item_key
+from kbcore.state.partition import StoredRelation
+from kbcore.state.rule_sets import item_key
 from kbcore.state.rulebook import (
     RULES_PER_YIELD,
     ParsedDimension,
@@ -456,9 +458,9 @@ class TenantKB(
             if stored is None:
                 raise NotFound(f"no rule '{change.id}'", {"id": change.id, "scope": change.scope})
             known[:] = [stored]
-            owners = tenant.rule_sets.owners(change.scope, item_key(stored))
-            if owners and BY_HAND not in owners:
-                names = tenant.rule_sets.sets_of(change.scope, item_key(stored))
+            key = item_key(stored)
+            names = tenant.rule_sets.sets_of(change.scope, key)
+            if names and not tenant.rule_sets.by_hand_with(change.scope, key):
                 raise Conflict(
                     f"the rule '{change.id}' is in the rule set '{names[0]}': deploy it without the"
                     " rule",
@@ -807,7 +809,7 @@ class TenantKB(
                 lambda scope: self._keys(scope, new_rules),
                 lambda fact, claim: list(filter(is_rival, self._intervals(fact, claim, yield_now))),
                 self._has_relation,
-                self._meet,
+                self._holding_rivals,
                 self._state,
             ),
             self._constraints(),
@@ -822,25 +824,32 @@ class TenantKB(
             (partition,) = self._partitions(tenant, scope)
             return bool(partition.named(schema.predicate, schema.arity, schema.positive))
 
-    def _meet(self, group: FactRows, columns: Sequence[int], schema: RelationSchema) -> bool:
-        """Return True if a fact of a schema, valid or not, has the arguments of one of a group in
-        some columns.
+    def _holding_rivals(
+        self, group: FactRows, places: Sequence[tuple[Sequence[int], RelationSchema]], now: int
+    ) -> list[list[tuple[int, tuple[str, ...], int | None]]]:
+        """Return for each place, which is columns and a schema, the stored facts of the schema that
+        hold at `now` or later and have the arguments of a fact of the group in the columns: each
+        with the index of that fact, its own arguments, and its beginning.
+
+        The beginning is None, and there are no arguments, where only a look at its intervals tells:
+        it begins later or was stated again then, or facts of the relation have labels.
         """
         tenant = self._stored_tenant()
         with tenant.lock.read():
             (partition,) = self._partitions(tenant, group.scope)
-            stored = partition.get(schema)
-            if stored is None or not stored.relation.counts().live:
-                return False
-            symbols = list(map(tenant.find, group.args))
-            for start in range(0, len(symbols), group.arity):
-                pattern = [0] * group.arity
-                for column in columns:
-                    pattern[column] = symbols[start + column]
-                is_known = all(pattern[column] for column in columns)
-                if is_known and stored.relation.match(pattern, hidden=True)[1]:
-                    return True
-        return False
+            symbols = tenant.engine.find_many(group.args)
+            holding: list[list[tuple[int, tuple[str, ...], int | None]]] = []
+            for columns, schema in places:
+                stored = partition.get(schema)
+                if stored is None or not stored.relation.counts().live:
+                    holding.append([])
+                    continue
+                ids, numbers = _matching(stored, symbols, columns)
+                if self.labels or stored.has_labels:
+                    holding.append([(number, (), None) for number in numbers])
+                else:
+                    holding.append(list(stored.holding(tenant.engine, ids, numbers, now)))
+        return holding
 
     def _state(self) -> tuple[Tenant, int]:
         """Return what identifies the stored facts and rules: equal as long as they are the same."""
@@ -908,6 +917,26 @@ class TenantKB(
         if claim is None:
             return [row for row in intervals if OUTWEIGHED not in row]
         return [row for row in intervals if claim.are_rivals(fact, row["args"], not row["negated"])]
+
+
+def _matching(
+    stored: StoredRelation, symbols: array[int], columns: Sequence[int]
+) -> tuple[array[int], array[int]]:
+    """Return the ids of stored rows that have the values of given rows in some columns, and for
+    each id the index of that row; symbols that are 0 stand for values that no row has.
+    """
+    arity = stored.schema.arity
+    patterns = array("I", bytes(symbols.itemsize * len(symbols)))
+    for column in columns:
+        patterns[column::arity] = symbols[column::arity]
+    count = len(symbols) // arity
+    chosen = (patterns[column::arity] for column in columns)
+    known = [index for index, values in enumerate(zip(*chosen, strict=True)) if all(values)]
+    if len(known) < count:
+        rows = (patterns[index * arity : (index + 1) * arity] for index in known)
+        patterns = array("I", chain.from_iterable(rows))
+    ids, numbers = stored.relation.match_many(patterns, len(known), hidden=True)
+    return ids, array("I", [known[number] for number in numbers])
 
 
 def _have_labels(statements: Sequence[Fact | Rule], yield_now: YieldNow) -> bool:

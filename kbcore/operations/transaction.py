@@ -190,9 +190,12 @@ class TransactionKB(TenantKB):
         return False  # the transaction may have declared it
 
     def _requirement(
-        self, goal: Iterable[BodyItem], tenant: Tenant | None = None
+        self,
+        goal: Iterable[BodyItem],
+        tenant: Tenant | None = None,
+        view: Labels | None = None,
     ) -> Requirement | None:
-        return super()._requirement(goal, tenant or self._whole_overlay())
+        return super()._requirement(goal, tenant or self._whole_overlay(), view)
 
     def _check_history(self, scope: str | None) -> None:
         raise InvalidInput("histories cannot be read in a transaction")

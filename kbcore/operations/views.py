@@ -29,6 +29,7 @@ from kbcore.state.changes import (
     AssertRules,
     ChangeSet,
     Delta,
+    DeployRuleSet,
     EndFacts,
     EndSubscriptions,
     NoteAnswer,
@@ -59,7 +60,7 @@ from kbcore.state.requirements import text_of
 from kbcore.state.rulebook import is_same_rule
 from kbcore.state.subscriptions import StoredSubscription
 from kbcore.state.tenant import Tenant
-from kbcore.state.views import ROWS_PER_YIELD, ViewStates
+from kbcore.state.views import ROWS_PER_YIELD, ViewState, ViewStates
 from kbcore.subscriptions.registry import ViewGoals
 from kbplanner.ir.modes import NO_MODES
 from kbplanner.ir.requirements import Requirement
@@ -81,6 +82,7 @@ _SEEN = (
     AssertRules,
     AddEpisodes,
     AddEvidence,
+    DeployRuleSet,
     EndFacts,
     NoteAnswer,
     RetractFact,
@@ -139,6 +141,7 @@ class ViewServices:
         self._view = view
         self._dimensions = dimensions
         self._seen: Tenant | None = None
+        self._state: ViewState | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name in (_REFUSED if self._view else _WRITING):
@@ -174,17 +177,12 @@ class ViewServices:
         return self._viewed(tenant) if self._view else tenant
 
     def _viewed(self, tenant: Tenant, now: int | None = None) -> Tenant:
-        services = self._services
-        states = tenant.attached.get(ViewStates)
-        if states is None:
-            states = self._new_states(tenant)
-        seen = states.current(self._view)
-        if seen is None:
-            deadline = Deadline(
-                services.clock, services.config.query_timeout_ms, services.yield_now
-            )
-            seen = states.state(self._view, deadline)
-        self._seen = seen
+        services, state = self._services, self._state
+        if state is None or not state.is_current or state.source is not tenant:
+            state = self._state = self._state_of(tenant)
+        else:
+            state.use()
+        seen = self._seen = state.tenant
         of_views = tenant.attached.get(ViewGoals)
         goals = None if of_views is None else of_views.get(self._view)
         if goals is not None and goals.tenant is not seen:
@@ -197,6 +195,19 @@ class ViewServices:
                     if seen.observer is not None:
                         seen.observer()
         return seen
+
+    def _state_of(self, tenant: Tenant) -> ViewState:
+        services = self._services
+        states = tenant.attached.get(ViewStates)
+        if states is None:
+            states = self._new_states(tenant)
+        state = states.current(self._view)
+        if state is None:
+            deadline = Deadline(
+                services.clock, services.config.query_timeout_ms, services.yield_now
+            )
+            state = states.state_of(self._view, deadline)
+        return state
 
     def _new_states(self, tenant: Tenant) -> ViewStates:
         services = self._services
@@ -230,7 +241,8 @@ class ViewServices:
             if rules and self._view:
                 with tenant.lock.read():
                     try:
-                        tenant.rules.check(rules, NO_MODES, changes.yield_now)
+                        removed = self._replaced(tenant, changes)
+                        tenant.rules.check(rules, NO_MODES, changes.yield_now, removed)
                     except KBError:
                         raise _beside_others() from None
         episodes = [
@@ -241,7 +253,7 @@ class ViewServices:
         ]
         check = changes.check
         if check is not None or rules or episodes:
-            check = self._checked(tenant, rules, episodes, check)
+            check = self._checked(tenant, changes, rules, episodes, check)
         if any(isinstance(change, RetractRule) for change in changes.changes):
             check = partial(self._check_declarations, changes, check)
         changes = replace(changes, check=check, labels=self._labels, view=self._view)
@@ -291,6 +303,7 @@ class ViewServices:
     def _checked(
         self,
         tenant: Tenant | None,
+        changes: ChangeSet,
         rules: list[Any],
         episodes: list[str],
         check: Callable[[], None] | None,
@@ -299,7 +312,10 @@ class ViewServices:
 
         def checked() -> None:
             if tenant is not None:
+                removed = self._replaced(tenant, changes)
                 for rule in rules:
+                    if (rule.scope, rule.id) in removed:
+                        continue
                     known = tenant.rules.get(rule.scope, rule.id)
                     if known is not None and not is_same_rule(known, rule):
                         raise _beside_others()
@@ -318,6 +334,17 @@ class ViewServices:
             check()
 
         return checked
+
+    def _replaced(self, tenant: Tenant, changes: ChangeSet) -> set[tuple[str | None, str]]:
+        """Return scope and id of the stored rules that a deployment removes with all their labels,
+        before it stores others.
+        """
+        if not isinstance(changes.changes[0], DeployRuleSet):
+            return set()
+        removed = ((c.scope, c.id) for c in changes.changes if isinstance(c, RetractRule))
+        return {
+            key for key in removed if tenant.rules.labels.get(key, (NO_LABELS,)) == (self._labels,)
+        }
 
     def _as_seen(self, delta: Delta, tenant: Tenant | None) -> Delta:
         """Return the effect of a write with the symbols of the state of the view, and without
@@ -469,20 +496,34 @@ class ViewedReads(Queries, StandingGoalMethods):
         return rows
 
     def _answering(self: Seen, goal: Sequence[BodyItem]) -> Seen:
-        """Return this handle, or the view of the level that the predicate of a goal requires."""
-        required = self._requirement(goal)
-        if required is None:
-            return self
-        if len(goal) > 1:
-            raise InvalidInput(f"{text_of(required)}: ask it by itself, or through such a view")
-        if self.instant is not None:
-            raise InvalidInput.at("knownAt", f"{text_of(required)}, which is known of now only")
-        return self._at_level(required.dimension, required.level)
+        """Return this handle, or the view of the levels that the predicates of a goal require."""
+        view = self._required_view(goal)
+        return self if view == self.view else self._through_levels(view)
+
+    def _through_levels(self: Seen, view: Labels) -> Seen:
+        return self._seeing(self._whole_services(), view, self.labels)
+
+    def _required_view(self, goal: Sequence[BodyItem]) -> Labels:
+        """Return the view of this handle, narrowed to the levels that a goal requires.
+
+        Raises InvalidInput for an earlier state.
+        """
+        view = self.view
+        while (required := self._requirement(goal, view=view)) is not None:
+            if self.instant is not None:
+                raise InvalidInput.at("knownAt", f"{text_of(required)}, which is known of now only")
+            view = tuple(sorted({**dict(view), required.dimension: required.level}.items()))
+        return view
 
     def _requirement(
-        self, goal: Iterable[BodyItem], tenant: Tenant | None = None
+        self,
+        goal: Iterable[BodyItem],
+        tenant: Tenant | None = None,
+        view: Labels | None = None,
     ) -> Requirement | None:
-        """Return what a predicate of a goal requires beyond this view; None if nothing."""
+        """Return what a predicate of a goal requires beyond a view, by default this one; None if
+        nothing.
+        """
         if self.present is not None:  # requirements of now hold for an earlier state too
             tenant = self.present.find_tenant(self.database, self.tenant)
         elif tenant is None:
@@ -493,7 +534,8 @@ class ViewedReads(Queries, StandingGoalMethods):
         for item in goal:
             if isinstance(item, Literal):
                 each = tenant.rules.required.get((item.atom.predicate, item.atom.arity))
-                if each is not None and not meets(each, self.view, dimensions):
+                seen = self.view if view is None else view
+                if each is not None and not meets(each, seen, dimensions):
                     return each
         return None
 
@@ -544,6 +586,12 @@ class ViewedReads(Queries, StandingGoalMethods):
             )
 
         return self._evaluated(evaluate, options.request_limits)
+
+    def _labelling(self: Seen, labels: Labels) -> Seen:
+        return self._seeing(self._whole_services(), self.view, labels)
+
+    def _labelled_as(self: Seen, labels: Mapping[str, Any]) -> Seen:
+        return self.viewed(labels=labels)
 
     def _seeing(self: Seen, services: Services, view: Labels, labels: Labels) -> Seen:
         """Return a handle on a view, which labels what it writes; `services` are those without."""

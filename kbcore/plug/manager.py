@@ -380,7 +380,7 @@ class Plugins:
                     and not hook.startswith(SERVER_HOOK_PREFIX)
                 ):
                     raise ConfigError(
-                        f"plugin {plugin}: hook {hook} does not exist; docs/reference/hooks.md lists them"
+                        f"plugin {plugin}: hook {hook} does not exist; docs/reference/plugin-protocols.md lists them"
                     )
                 if implementation.hookwrapper or implementation.wrapper:
                     raise ConfigError(

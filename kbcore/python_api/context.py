@@ -96,16 +96,14 @@ class PythonContext(PythonHandle):
         with `hint`. Without a model, prose is skipped, or stored as facts `said(speaker, text,
         when)` with the setting EXTRACTION_FALLBACK=episode. The result has the `facts` and `rules`,
         the numbers of the `unread` lines, a `window` made with the options of `context`, and its
-        `changes` since the last window of the session. `conflict` is the conflict strategy of the
-        facts, as for `tell`; by default that of the setting INGEST_CONFLICTS, so that a new value
-        of a declared `@key` ends the older one.
+        `changes` since the last window of the session. `conflict` is the strategy of the facts, by
+        default INGEST_CONFLICTS: a new value of a declared `@key` ends the older one.
 
-        A message is a text or a chat message: a dict with `role`, `content` (a text, or a list of
-        parts with text) and optionally `name`, `at` and `id`. `speaker` (the name of the user),
-        `at` and `session` hold for everything made from the text: the episodes in which it is
-        stored as evidence, what is said in them, and the facts, which are valid from `at` unless
-        the text states another time. A message that was stored before, with the same `id` or
-        as part of the conversation with which the session begins, is not stored again.
+        A message is a text, or a dict with `role`, `content` (a text, or a list of parts with text)
+        and optionally `name`, `at` and `id`. `speaker` (the name of the user), `at` and `session`
+        hold for the episodes and facts made from the text; facts are valid from `at` unless the
+        text states another time. A message that was stored before, with the same `id` or in the
+        conversation with which the session begins, is not stored again.
 
         Raises InvalidInput, AlreadyExists, BudgetExceeded, ModelNotConfigured, ModelFailed.
         """

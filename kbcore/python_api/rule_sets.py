@@ -53,10 +53,9 @@ class PythonRuleSets(PythonHandle):
         language. `name` may be missing if a file begins with `@module`, or for a folder, which
         gives its name. What the files no longer have is removed, unless another rule set contains
         it or it was also stored one by one. Without a difference no version is made.
-        `expected_version` is the version that is in force, 0 for none; with `dry_run` nothing is
-        stored; then `impact` says what would become true and false, as counts for each predicate,
-        and `impact_goals` are goals whose changed answers are listed too. `message` and `revision`
-        are kept with the version.
+        `expected_version` is the version in force, 0 for none. With `dry_run` nothing is stored;
+        then `impact` counts what would become true and false, and `impact_goals` are goals whose
+        changed answers are listed. `message` and `revision` are kept with the version.
 
         Raises RuleSyntaxError, InvalidInput, OSError, and Conflict, with the version that is in
         force as `details["version"]`.

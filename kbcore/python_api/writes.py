@@ -158,11 +158,10 @@ class PythonWrites(PythonHandle):
         """Load a file or a text in the rule language.
 
         A path object, or a string that ends in .kb, .jsonl, .csv or .tsv, names a file; any other
-        string is a text. A file is stored batch by batch: after an error, the batches before the
-        faulty one stay. For CSV files, `predicate` is the predicate of every row (None: the first
-        cell of the row), and `header` ("auto", "yes" or "no") says whether the first row is a
-        header; "auto" skips the row only if the rows below leave no doubt. `delimiter` is "comma",
-        "semicolon", "tab" or "auto", the first of them that is in every row. Raises InvalidInput,
+        string is a text. After an error, the batches of a file before the faulty one stay. For CSV
+        files, `predicate` is the predicate of every row (None: the first cell of the row), `header`
+        is "auto", "yes" or "no", and `delimiter` "comma", "semicolon", "tab" or "auto", as in
+        docs/how-to/load-data.md. Raises InvalidInput,
         OSError.
         """
         mode, sign = header_mode(header), delimiter_mode(delimiter)
@@ -321,9 +320,11 @@ def _clauses(
     check_statements(statements)
     facts: list[Fact] = []
     rules: list[Definition] = []
+    has_details = details != Fact("", (), scope=details.scope)
     for statement in statements:
         if isinstance(statement, FactStatement):
-            facts.append(_with_details(fact_of(statement), details))
+            fact = fact_of(statement, details.scope)
+            facts.append(_with_details(fact, details) if has_details else fact)
         elif isinstance(statement, GoalStatement):
             raise InvalidInput.at(
                 field,

@@ -134,6 +134,8 @@ class Reasoner:
         self._annotations = RowAnnotations(tenant, self.ground_plans)
         self.writer = RowWriter(tenant)
         self._ready: dict[GoalForm, ReadyGoal] = {}
+        self._only_stored: dict[GoalForm, int] = {}
+        """Predicates without rules, with the version of the plans in which they had none."""
         self._negatives: dict[
             tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]
         ] = {}
@@ -158,9 +160,7 @@ class Reasoner:
         tenant = self.tenant
         shape = None if options.include_undefined else goal_shape(atom.args, tenant.find)
         if shape is None:
-            return self._solve(
-                partition, tenant.rules.visible(partition.name), atom, budget, options
-            )
+            return self._solve_unknown(partition, atom, budget, options)
         pattern, adornment = shape
         # Goals that repeat a variable have a separate plan.
         if adornment.count("f") > 1 and max(pattern) & SAME:
@@ -182,6 +182,25 @@ class Reasoner:
         if answers[1] and stored.version and options.counts_accesses:
             tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
         return answers
+
+    def _solve_unknown(
+        self, partition: Partition, atom: Atom, budget: Budget, options: GoalOptions
+    ) -> Answers:
+        """Return the answers of an atom with a constant that no fact has, or with undefined ones.
+
+        A predicate without rules has none for such a constant.
+        """
+        tenant, name = self.tenant, partition.name
+        key = (name, atom.predicate, atom.positive, str(atom.arity))
+        if options.include_undefined or self._only_stored.get(key) != tenant.plan_version:
+            rules = tenant.rules.visible(name)
+            schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+            if schema not in rules.derived and self.external_rules(rules, schema) is None:
+                if len(self._only_stored) >= MAX_READY_PLANS:
+                    self._only_stored.clear()
+                self._only_stored[key] = tenant.plan_version
+            return self._solve(partition, rules, atom, budget, options)
+        return array("I"), 0
 
     def solve_body(
         self,

@@ -2,7 +2,7 @@
 
 This file needs Python 3.10 and the package `cryptography`, and nothing of kbcore: copy it to where
 receipts are verified. BUNDLE is the receipt, KEYS the answer of /.well-known/kbcore-receipt-key,
-EARLIER a receipt of the same tenant that BUNDLE continues. Format: docs/reference/receipts.md.
+EARLIER a receipt of the same tenant that BUNDLE continues. Format: docs/reference/proofs.md.
 """
 
 from __future__ import annotations

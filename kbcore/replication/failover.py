@@ -306,7 +306,7 @@ class Failover:
             if self._node.was_coordinated():
                 raise NotReady(
                     "it has no record of this cluster, to which the log of this node belongs;"
-                    " see docs/how-to/survive-the-loss-of-a-machine.md"
+                    " see docs/operations/replication.md"
                 )
             return True
         status = self._node.log_status()

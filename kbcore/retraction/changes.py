@@ -34,7 +34,7 @@ MAX_ROUNDS = 200
 MAX_CLOSURE_ROWS = 100_000
 """Limit of derived rows of such a run."""
 
-TEST_STEPS_PER_CANDIDATE, TEST_STEPS = 32, 20_000
+TEST_STEPS_PER_CANDIDATE, TEST_STEPS = 64, 40_000
 """Limit of steps for testing each candidate of a relation without recursion, before goals for
 groups of candidates are tried: a multiple of their number, and a constant.
 """

@@ -8,8 +8,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
+from math import isnan
 from typing import Any, NamedTuple
 
 from kbcore.state.changes import (
@@ -43,6 +43,8 @@ from kbcore.state.changes import (
 from kbcore.state.deploying import (
     deploy,
     forget_removed,
+    goes_by_deployment,
+    goes_by_hand,
     rows_asserted_by_hand,
     stays,
     stored_by_hand,
@@ -53,6 +55,7 @@ from kbcore.state.episodes.evidence import evidence_of, union, with_evidence, wi
 from kbcore.state.eviction import end_facts, evict, set_priority
 from kbcore.state.facts import UNSET_PRIORITY, Fact, FactRows
 from kbcore.state.intervals import (
+    EVIDENCE_KEY,
     STATED_KEY,
     Interval,
     earlier_of,
@@ -61,6 +64,7 @@ from kbcore.state.intervals import (
     with_late,
     with_restated,
     within,
+    without_reserved,
 )
 from kbcore.state.labelling import (
     Goes,
@@ -77,7 +81,7 @@ from kbcore.state.record_chain import WAITING_RECORDS
 from kbcore.state.rule_sets import DECLARATION, FACT, RULE
 from kbcore.state.subscriptions import StatePosition
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning_cell
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning, beginning_cell
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import YieldNow, go_on, in_parts, paced
@@ -163,16 +167,16 @@ def apply_changes(
     by_hand = True
     labels = delta.labels
     for number, change in enumerate(paced(changes, yield_now, CHANGES_PER_YIELD)):
+        delta.number = number
         if isinstance(change, UseLabels):
             delta.labels = change.labels
             continue
         if isinstance(change, DeployRuleSet):
             by_hand = False
-            deploy(tenant, change, at, yield_now)
+            deploy(tenant, change, at, delta.labels, yield_now)
             continue
-        # Most tenants have never had any. What has labels is not what rule sets contain.
-        if by_hand and tenant.rule_sets.version and not delta.labels:
-            stored_by_hand(tenant, change, yield_now)
+        if by_hand and tenant.rule_sets.version:  # most tenants have never had any
+            stored_by_hand(tenant, change, delta.labels, yield_now)
         _apply_change(tenant, change, (number, by_hand), at, delta, yield_now)
         if tenant.rule_sets.version:
             forget_removed(tenant, change, yield_now)
@@ -230,11 +234,11 @@ def _apply_change(
 
 def _assert_rules(tenant: Tenant, change: AssertRules, delta: Delta, yield_now: YieldNow) -> None:
     rules = tenant.writable_rules()
-    delta.rules_added += [
-        stored
-        for stored in paced(change.rules, yield_now, FACTS_PER_YIELD)
-        if rules.add(stored, delta.labels)
-    ]
+    for stored in paced(change.rules, yield_now, FACTS_PER_YIELD):
+        known = rules.get(stored.scope, stored.id)
+        others = () if known is None else rules.labels_of(known)
+        if rules.add(stored, delta.labels):
+            delta.note_rule("rules_added", stored, ((delta.labels, stored),), others)
     tenant.plan_version += 1
     if delta.labels and change.rules:
         tenant.use_labels(delta.labels)
@@ -318,12 +322,19 @@ def _assert_again(
     `inserted` are the symbols and ids of all of them, and the number of rows before.
     """
     symbols, ids, seen = inserted
+    together = set[int]()
+    again = [index for index, id in enumerate(ids) if id < seen]
+    for part in in_parts(again, yield_now, FACTS_PER_YIELD):
+        facts = {index: rows.fact(index) for index in part}
+        together |= _describe_together(tenant, stored, (symbols, ids), facts, at, delta)
     for index in paced(range(len(rows)), yield_now, FACTS_PER_YIELD):
-        if ids[index] < seen:
+        if ids[index] < seen and index not in together:
             row = tuple(symbols[index * rows.arity : (index + 1) * rows.arity])
             _describe(tenant, stored, row, ids[index : index + 1], rows.fact(index), at, True)
             if delta.retold is not None:
-                delta.retold[rows.fact(index).key] = _created(stored, ids[index : index + 1])
+                delta.retold[delta.labels, rows.fact(index).key] = _created(
+                    stored, ids[index : index + 1]
+                )
         seen = max(seen, ids[index] + 1)
 
 
@@ -375,15 +386,19 @@ def _insert_in(
         return
     arity = stored.schema.arity
     seen = before
+    together = set[int]()
+    if len(facts) > 1:
+        known = {index: facts[index] for index, id in enumerate(ids) if id < before}
+        together = _describe_together(tenant, stored, (symbols, ids), known, at, delta)
     for i, fact in enumerate(facts):
         id = ids[i]
         again = id < seen
         seen = max(seen, id + 1)
-        if again or not _plain(fact):
+        if i not in together and (again or not _plain(fact)):
             row = tuple(symbols[i * arity : (i + 1) * arity])
             _describe(tenant, stored, row, ids[i : i + 1], fact, at, again)
             if again and delta.retold is not None:
-                delta.retold[fact.key] = _created(stored, ids[i : i + 1])
+                delta.retold[delta.labels, fact.key] = _created(stored, ids[i : i + 1])
     _contest(tenant, stored, symbols, ids, at)
 
 
@@ -431,7 +446,7 @@ def _describe_new(
         ]
         for attribute, cells in zip(_WINDOW, zip(*windows, strict=True), strict=True):
             relation.set_attribute(attribute, selected, cells)
-        tenant.limit_new(stored, [rows[index] for index in windowed], selected)
+        tenant.limit_many(stored, [rows[index] for index in windowed], selected)
     tenant.changed(0, stored)
 
 
@@ -492,7 +507,7 @@ def replay_rows(
         _describe(tenant, stored, row, ids[index : index + 1], fact, times[index], True)
         _contest(tenant, stored, array("I", row), ids[index : index + 1], times[index])
     rows_asserted_by_hand(
-        tenant, [FactRows(schema.predicate, arity, args, schema.positive, scope)], go_on
+        tenant, [FactRows(schema.predicate, arity, args, schema.positive, scope)], NO_LABELS, go_on
     )
 
 
@@ -574,6 +589,97 @@ def _describe(
         tenant.limit(stored, row)
         if not limited and not earlier:
             stored.limited.discard(row)
+
+
+def _describe_together(
+    tenant: Tenant,
+    stored: StoredRelation,
+    inserted: tuple[array[int], array[int]],
+    facts: Mapping[int, Fact],
+    at: int,
+    delta: Delta,
+) -> set[int]:
+    """Do what `_describe` does for those facts that were stored before, each once, and are asserted
+    without an end and evidence; return their indexes.
+
+    `inserted` are the symbols and ids of all facts of a request, and `facts` those that were stored
+    before, by index.
+    """
+    symbols, ids = inserted
+    arity, relation = stored.schema.arity, stored.relation
+    rows = {index: tuple(symbols[index * arity : (index + 1) * arity]) for index in facts}
+    chosen = [
+        index
+        for index, fact in facts.items()
+        if fact.ttl is None and fact.valid_until is None and not fact.evidence
+        if EVIDENCE_KEY not in stored.metadata.get(rows[index], ())
+    ]
+    own = array("I", [ids[index] for index in chosen])
+    if len(set(rows.values())) < len(rows) or not chosen:
+        return set()
+    lives = relation.attributes(Attribute.TTL, own)
+    created = list(relation.attributes(Attribute.CREATED_AT, own))
+    accesses = list(relation.attributes(Attribute.ACCESSES, own))
+    sure = relation.attributes(Attribute.CONFIDENCE, own)
+    over = list[int]()  # positions of facts whose stored interval has ended
+    limited = list[int]()
+    begins, ends = list[int](), list[int]()
+    unlimited = list[RowKey]()
+    windows = zip(stored.windows(own), lives, strict=True)
+    for number, (index, ((start, until), ttl)) in enumerate(zip(chosen, windows, strict=True)):
+        fact, row, id = facts[index], rows[index], own[number : number + 1]
+        before = stored.metadata.get(row, {})
+        renewal = _renewal(stored, id, fact, at, (start, until, int(ttl)))
+        earlier = earlier_of(before)
+        if renewal.past_end is not None:
+            earlier.append(
+                Interval(
+                    start,
+                    renewal.past_end,
+                    int(created[number]),
+                    None if isnan(sure[number]) else sure[number],
+                    dict(without_reserved(before)),
+                    within(restated_of(before), start, renewal.past_end),
+                )
+            )
+        if renewal.is_over:
+            over.append(number)
+            created[number], accesses[number] = at, 1
+        else:
+            accesses[number] += 1
+        metadata = with_earlier(_metadata(tenant, fact, before), earlier)
+        if row in stored.limited or fact.valid_from is not None:
+            limited.append(number)
+            begins.append(renewal.begin)
+            ends.append(renewal.end)
+            times = [*restated_of(before), start, *fact.restated]
+            new_start = beginning(renewal.begin, int(created[number]))
+            inside = within(times, new_start, renewal.end)
+            metadata = with_restated(metadata, inside) if inside else metadata
+            if fact.valid_from is None and not earlier:
+                unlimited.append(row)
+        if metadata or before:
+            stored.describe(row, metadata)
+    relation.set_attribute(Attribute.CREATED_AT, own, created)
+    relation.set_attribute(Attribute.ACCESSES, own, accesses)
+    relation.set_attribute(Attribute.LAST_ACCESS, own, [at] * len(own))
+    if over:
+        new = array("I", [own[number] for number in over])
+        relation.set_attribute(Attribute.PRIORITY, new, [UNSET_PRIORITY] * len(new))
+    known = [facts[index].confidence for index in chosen]
+    confidences = [UNKNOWN if each is None else each for each in known]
+    relation.set_attribute(Attribute.CONFIDENCE, own, confidences)
+    tenant.changed(0, stored)
+    if limited:
+        selected = array("I", [own[number] for number in limited])
+        for attribute, cells in zip(_WINDOW, ([0] * len(selected), begins, ends), strict=True):
+            relation.set_attribute(attribute, selected, cells)
+        tenant.limit_many(stored, [rows[chosen[number]] for number in limited], selected)
+        stored.limited.difference_update(unlimited)
+    if delta.retold is not None:
+        for number, index in enumerate(chosen):
+            delta.retold[delta.labels, facts[index].key] = int(created[number])
+    return set(chosen)
 
 
 def _window(stored: StoredRelation, ids: array[int]) -> tuple[int, int, int]:
@@ -724,10 +830,15 @@ def _retract_fact(
     if partition is None or 0 in symbols:
         return
     for stored in partition.named(change.predicate, len(change.args), change.positive):
-        key = FACT, change.predicate, change.args, stored.schema.positive
-        if by_hand and not delta.labels and stays(tenant, change.scope, key):
-            continue
-        goes = all_go if by_hand else partial(_has_no_labels, stored)
+        if not by_hand:
+            goes = goes_by_deployment(stored, delta.labels)
+        elif delta.labels or stored.has_labels:
+            goes = goes_by_hand(tenant, stored)
+        else:
+            key = FACT, change.predicate, change.args, stored.schema.positive
+            if stays(tenant, change.scope, key, NO_LABELS):
+                continue
+            goes = all_go
         _remove(tenant, stored, symbols, 1, delta, (number, goes))
 
 
@@ -741,9 +852,12 @@ def _retract_pattern(
     for stored in partition.named(change.predicate, len(change.pattern), change.positive):
         rows, ids = stored.relation.match(pattern, hidden=True, yield_now=yield_now)
         count = len(ids)
-        if not delta.labels:
+        goes: Goes = all_go
+        if delta.labels or stored.has_labels:
+            goes = goes_by_hand(tenant, stored)
+        else:
             rows, count = without_staying(tenant, stored, rows, count, yield_now)
-        _remove(tenant, stored, rows, count, delta, (number, all_go), yield_now)
+        _remove(tenant, stored, rows, count, delta, (number, goes), yield_now)
 
 
 def _remove(
@@ -769,13 +883,6 @@ def _remove(
     keys, removed_rows = stored.take(tenant.engine, rows, ids, yield_now)
     tenant.changed(len(ids), stored)
     delta.removed.append(RemovedFacts(stored.schema, stored.scope, keys, removed_rows, origin[0]))
-
-
-def _has_no_labels(stored: StoredRelation, layer: StoredRelation, row: RowKey) -> bool:
-    """Return True for the details of a fact that a rule set may contain."""
-    if layer is stored:
-        return not stored.labels.get(row)
-    return layer is stored.layers.get(NO_LABELS)
 
 
 def _admitted(
@@ -808,10 +915,10 @@ def _admitted(
 
 def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta, by_hand: bool) -> None:
     declared = tenant.rules.declaration(change.scope, change.id)
-    kind = RULE if declared is None else DECLARATION
-    if by_hand and not delta.labels and stays(tenant, change.scope, (kind, change.id)):
-        return
     if declared is not None:
+        key = DECLARATION, change.id
+        if by_hand and not delta.labels and stays(tenant, change.scope, key, NO_LABELS):
+            return
         if not (delta.labels or delta.view):  # declarations belong to everybody
             tenant.writable_rules().withdraw(change.scope, change.id)
             tenant.plan_version += 1
@@ -820,12 +927,23 @@ def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta, by_hand: bo
     dimensions = tenant.rules.dimensions()
 
     def goes(labels: Labels) -> bool:
-        return may_change(delta, labels, dimensions) if by_hand else not labels
+        if not by_hand:
+            return labels == delta.labels
+        key = RULE, change.id
+        return may_change(delta, labels, dimensions) and not stays(
+            tenant, change.scope, key, labels
+        )
 
-    removed = tenant.writable_rules().remove(change.scope, change.id, goes)
+    rules = tenant.writable_rules()
+    known = rules.get(change.scope, change.id)
+    forms = () if known is None else rules.forms_of(known)
+    removed = rules.remove(change.scope, change.id, goes)
     tenant.plan_version += 1
     if removed is not None:
-        delta.rules_removed.append(removed)
+        still = rules.get(change.scope, change.id)
+        left = () if still is None else rules.labels_of(still)
+        gone = [(labels, form) for labels, form in forms if labels not in left]
+        delta.note_rule("rules_removed", removed, gone, left)
 
 
 def _change_subscriptions(

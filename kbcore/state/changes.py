@@ -5,7 +5,7 @@ A change states the intention; applying it determines what really changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -127,8 +127,9 @@ class DeployRuleSet:
     """Store a version of a rule set: rules, declarations and facts that are new or changed in it,
     and the keys of those that are no more in it.
 
-    It is the first change of its set. Those that follow store and remove the rules, declarations
-    and facts which the deployment adds, and those which have lost their last owner.
+    It is the first change of its set, whose labels a new rule set gets. Those that follow store and
+    remove the rules, declarations and facts which the deployment adds, and those which have lost
+    their last owner.
     """
 
     name: str
@@ -292,10 +293,17 @@ class RestoredFact:
     ttl: int | None = None
     priority: float | None = None
 
+    @property
+    def key(self) -> FactKey:
+        """The identity of the fact."""
+        return self.scope, self.predicate, self.args, self.standing.positive
+
 
 @dataclass(frozen=True, slots=True)
 class RestoreFacts:
-    """Store facts with exactly the given attributes: part of undoing a change set."""
+    """Store facts with exactly the given attributes: part of undoing a change set, and of a purge,
+    which gives stored facts the time back that removed ones had taken.
+    """
 
     facts: tuple[RestoredFact, ...]
 
@@ -583,6 +591,21 @@ class RemovedFacts:
     change: int = 0
 
 
+RuleForms = Sequence[tuple[Labels, ParsedRule]]
+RuleLabels = tuple[RuleForms, tuple[Labels, ...]]
+"""Forms of a rule with their labels, and labels of its other forms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """What a change did to a fact in a relation with labels: its details with each of its labels
+    before, the newest ones last, and the labels with which it has them still.
+    """
+
+    before: Sequence[tuple[Labels, Row]]
+    left: tuple[Labels, ...] = ()
+
+
 @dataclass(slots=True)
 class Delta:
     """The real effect of a change set.
@@ -593,8 +616,12 @@ class Delta:
     names the scopes that were removed, including those that were created again. Evicted facts are
     only counted: the change itself lists them. `ended` are those facts of EndFacts that held and do
     not hold any more: the number of the change, and that of the fact in it. `retold`, if requested,
-    maps facts that were already stored to their creation times. `labels` and `view` are those of
-    the change set.
+    maps facts that were already stored, with their labels, to their creation times; then `parted`
+    has the facts in relations with labels that a change, by its number, has removed, ended or
+    moved, and `rule_labels` the rules with labels, by the list and their index in it: each form
+    that was added or removed with its labels, and the labels that the rule has besides.
+    `purged_episodes` are the labels of episodes that a purge has removed. `number` is that of the
+    change that is applied. `labels` and `view` are those of the change set.
     """
 
     at: int
@@ -612,8 +639,21 @@ class Delta:
     rules_removed: list[ParsedRule] = field(default_factory=list)
     declarations_removed: list[ParsedDeclaration] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
-    retold: dict[FactKey, int] | None = None
+    retold: dict[tuple[Labels, FactKey], int] | None = None
+    number: int = 0
+    parted: dict[tuple[int, Any], Parted] = field(default_factory=dict)
+    rule_labels: dict[tuple[str, int], RuleLabels] = field(default_factory=dict)
+    purged_episodes: set[Labels] = field(default_factory=set)
     details: dict[str, Any] = field(default_factory=dict)
+
+    def note_rule(
+        self, name: str, rule: ParsedRule, changed: RuleForms, left: Sequence[Labels]
+    ) -> None:
+        """Add a rule to the list of a name, with what is noted of its labels."""
+        rules: list[ParsedRule] = getattr(self, name)
+        if self.retold is not None and (left or any(labels for labels, _ in changed)):
+            self.rule_labels[name, len(rules)] = tuple(changed), tuple(left)
+        rules.append(rule)
 
     def outcome(self) -> Outcome:
         """Return what a request with an idempotency key needs to know of this effect."""

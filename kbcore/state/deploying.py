@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from kbcore.state.changes import (
     AssertFacts,
@@ -18,11 +19,13 @@ from kbcore.state.changes import (
     RestoreFacts,
 )
 from kbcore.state.facts import Fact, FactRows
-from kbcore.state.partition import StoredRelation, located
+from kbcore.state.labelling import Goes, all_go, labels_in
+from kbcore.state.labels import NO_LABELS, Labels
+from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.rule_sets import (
-    BY_HAND,
     FACT,
     ITEMS_PER_YIELD,
+    HandKey,
     Item,
     ItemKey,
     SetItems,
@@ -38,17 +41,20 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.pacing import YieldNow, paced
 
 
-def deploy(tenant: Tenant, change: DeployRuleSet, at: int, yield_now: YieldNow) -> None:
+def deploy(
+    tenant: Tenant, change: DeployRuleSet, at: int, labels: Labels, yield_now: YieldNow
+) -> None:
     """Store a version of a rule set at `at` (epoch milliseconds), before its items are stored.
 
-    An item that is stored and has no owner yet was stored by hand.
+    A new rule set gets the `labels`. An item that is stored and has no owner yet was stored by
+    hand.
     """
     scope = change.scope
     sets = tenant.writable_rule_sets()
     known = sets.get(scope, change.name)
     items: dict[ItemKey, Item] = {} if known is None else dict(known.items)
     removed: list[Item] = []
-    by_hand: list[ItemKey] = []
+    by_hand: list[HandKey] = []
     for key in paced(change.dropped, yield_now, ITEMS_PER_YIELD):
         if key in items:
             removed.append(items.pop(key))
@@ -56,8 +62,8 @@ def deploy(tenant: Tenant, change: DeployRuleSet, at: int, yield_now: YieldNow) 
         key = item_key(item)
         if key in items:
             removed.append(items[key])
-        elif not sets.owners(scope, key) and _is_stored(tenant, item):
-            by_hand.append(key)
+        elif not sets.owners(scope, key):
+            by_hand += ((key, own) for own in stored_with(tenant, item))
         items[key] = item
     added_bytes, removed_bytes = sized(change.items, yield_now), sized(removed, yield_now)
     version = SetVersion(
@@ -70,28 +76,31 @@ def deploy(tenant: Tenant, change: DeployRuleSet, at: int, yield_now: YieldNow) 
     )
     earlier, before = ((), 0) if known is None else (known.versions, known.items_bytes)
     size = before + added_bytes - removed_bytes
-    deployed = StoredRuleSet(scope, change.name, items, kept((*earlier, version)), items_bytes=size)
+    if labels:
+        tenant.use_labels(labels)
+    versions = kept((*earlier, version))
+    deployed = StoredRuleSet(scope, change.name, items, versions, items_bytes=size, labels=labels)
     sets.put(deployed, by_hand, yield_now)
 
 
-def stored_by_hand(tenant: Tenant, change: Change, yield_now: YieldNow) -> None:
-    """Record what a change that was made by hand is about to store, where a rule set contains
-    it.
+def stored_by_hand(tenant: Tenant, change: Change, labels: Labels, yield_now: YieldNow) -> None:
+    """Record what a change that was made by hand is about to store with labels, where a rule set
+    contains it.
     """
     if isinstance(change, AssertFacts):
-        asserted_by_hand(tenant, change.facts, yield_now)
+        asserted_by_hand(tenant, change.facts, labels, yield_now)
     elif isinstance(change, AssertRows):
-        rows_asserted_by_hand(tenant, change.rows, yield_now)
+        rows_asserted_by_hand(tenant, change.rows, labels, yield_now)
     elif isinstance(change, AssertRules):
-        items_stored_by_hand(tenant, change.rules, yield_now)
+        rules_stored_by_hand(tenant, change.rules, labels, yield_now)
     elif isinstance(change, Declare):
-        items_stored_by_hand(tenant, map(stored_declaration, change.declarations), yield_now)
+        declared_by_hand(tenant, change, yield_now)
     elif isinstance(change, RestoreFacts):
         restored = (
             Fact(each.predicate, each.args, each.standing.positive, each.scope)
             for each in change.facts
         )
-        asserted_by_hand(tenant, restored, yield_now)
+        asserted_by_hand(tenant, restored, labels, yield_now)
 
 
 def forget_removed(tenant: Tenant, change: Change, yield_now: YieldNow) -> None:
@@ -99,74 +108,106 @@ def forget_removed(tenant: Tenant, change: Change, yield_now: YieldNow) -> None:
     contain them.
     """
     if isinstance(change, EvictFacts):
-        tenant.writable_rule_sets().forget_facts(change.rows, yield_now=yield_now)
+        tenant.writable_rule_sets().forget_facts(
+            change.rows, is_stored=partial(is_stored_fact, tenant), yield_now=yield_now
+        )
     elif isinstance(change, PurgeMemory):
         tenant.writable_rule_sets().forget_facts(change.rows, ever=True, yield_now=yield_now)
     elif isinstance(change, MergeScope):
-        scope = change.target
-
-        def is_stored(key: ItemKey) -> bool:
-            return is_stored_fact(tenant, scope, key)
-
-        tenant.writable_rule_sets().forget_missing(scope, is_stored, yield_now)
+        is_stored = partial(is_stored_fact, tenant, change.target)
+        tenant.writable_rule_sets().forget_missing(change.target, is_stored, yield_now)
 
 
-def asserted_by_hand(tenant: Tenant, facts: Iterable[Fact], yield_now: YieldNow) -> None:
-    """Record that facts were asserted by hand, where a rule set contains them."""
+def asserted_by_hand(
+    tenant: Tenant, facts: Iterable[Fact], labels: Labels, yield_now: YieldNow
+) -> None:
+    """Record that facts were asserted by hand with labels, where a rule set contains them."""
     for fact in paced(facts, yield_now, ITEMS_PER_YIELD):
         if tenant.rule_sets.has_facts(fact.scope, fact.schema):
             owners = tenant.rule_sets.owners(fact.scope, item_key(fact))
-            if owners and BY_HAND not in owners:
-                tenant.writable_rule_sets().add_hand(fact.scope, item_key(fact))
+            if owners and labels not in owners:
+                tenant.writable_rule_sets().add_hand(fact.scope, item_key(fact), labels)
 
 
-def rows_asserted_by_hand(tenant: Tenant, groups: Iterable[FactRows], yield_now: YieldNow) -> None:
+def rows_asserted_by_hand(
+    tenant: Tenant, groups: Iterable[FactRows], labels: Labels, yield_now: YieldNow
+) -> None:
     """Record that facts of a bulk load were asserted by hand, where a rule set contains them."""
     for rows in groups:
         if tenant.rule_sets.has_facts(rows.scope, rows.schema):
             facts = (rows.fact(index) for index in range(len(rows)))
-            asserted_by_hand(tenant, facts, yield_now)
+            asserted_by_hand(tenant, facts, labels, yield_now)
 
 
-def items_stored_by_hand(tenant: Tenant, items: Iterable[Item], yield_now: YieldNow) -> None:
-    """Record that rules or declarations were stored by hand, where a rule set contains them.
+def rules_stored_by_hand(
+    tenant: Tenant, rules: Iterable[ParsedRule], labels: Labels, yield_now: YieldNow
+) -> None:
+    """Record that rules were stored by hand with labels, where a rule set contains them."""
+    for rule in paced(rules, yield_now, ITEMS_PER_YIELD):
+        if tenant.rule_sets.owners(rule.scope, item_key(rule)):
+            tenant.writable_rule_sets().add_hand(rule.scope, item_key(rule), labels)
+
+
+def declared_by_hand(tenant: Tenant, change: Declare, yield_now: YieldNow) -> None:
+    """Record that declarations were stored by hand, where a rule set contains them.
 
     A declaration with another text takes the place of that of the rule sets, which contain it no
     more.
     """
     forgotten: dict[str | None, list[ItemKey]] = {}
-    for item in paced(items, yield_now, ITEMS_PER_YIELD):
+    for item in map(stored_declaration, paced(change.declarations, yield_now, ITEMS_PER_YIELD)):
         key, scope = item_key(item), item.scope
-        owners = tenant.rule_sets.owners(scope, key)
-        if not owners:
+        if not tenant.rule_sets.owners(scope, key):
             continue
-        if isinstance(item, ParsedRule) or _is_stored(tenant, item):
-            tenant.writable_rule_sets().add_hand(scope, key)
+        if stored_with(tenant, item):
+            tenant.writable_rule_sets().add_hand(scope, key, NO_LABELS)
         else:
             forgotten.setdefault(scope, []).append(key)
     for scope, keys in forgotten.items():
         tenant.writable_rule_sets().forget(scope, keys, yield_now=yield_now)
 
 
-def stays(tenant: Tenant, scope: str | None, key: ItemKey) -> bool:
-    """Record that an item is removed by hand; return True if it stays, because a rule set contains
-    it.
+def stays(tenant: Tenant, scope: str | None, key: ItemKey, labels: Labels) -> bool:
+    """Record that an item with labels is removed by hand; return True if it stays, because a rule
+    set with these labels contains it.
     """
-    owners = tenant.rule_sets.owners(scope, key)
-    if BY_HAND in owners:
-        return tenant.writable_rule_sets().drop_hand(scope, key)
+    owners = tenant.rule_sets.owners_with(scope, key, labels)
+    if labels in owners:
+        tenant.writable_rule_sets().drop_hand(scope, key, labels)
+        owners -= {labels}
     return bool(owners)
+
+
+def goes_by_hand(tenant: Tenant, stored: StoredRelation) -> Goes:
+    """Return the function that says which details of a fact are removed by hand: those with labels
+    of no rule set that contains the fact.
+    """
+    if not tenant.rule_sets.has_facts(stored.scope, stored.schema):
+        return all_go
+
+    def goes(layer: StoredRelation, row: RowKey) -> bool:
+        key = fact_key(stored.schema, tenant.engine.texts(array("I", row)))
+        return not stays(tenant, stored.scope, key, labels_in(stored, layer, row))
+
+    return goes
+
+
+def goes_by_deployment(stored: StoredRelation, labels: Labels) -> Goes:
+    """Return the function that says which details of a fact a deployment removes: those with the
+    labels of the rule set.
+    """
+    return lambda layer, row: labels_in(stored, layer, row) == labels
 
 
 def without_staying(
     tenant: Tenant, stored: StoredRelation, rows: array[int], count: int, yield_now: YieldNow
 ) -> tuple[array[int], int]:
-    """Return those of `count` rows to be removed by hand that no rule set contains, with their
-    number; record the removal of the others.
+    """Return those of `count` rows without labels to be removed by hand that no rule set contains,
+    with their number; record the removal of the others.
     """
 
     def is_kept(key: ItemKey) -> bool:
-        return stays(tenant, stored.scope, key)
+        return stays(tenant, stored.scope, key, NO_LABELS)
 
     return _without(tenant, stored, (rows, count), is_kept, yield_now)
 
@@ -207,41 +248,48 @@ def fact_key(schema: RelationSchema, args: Iterable[str]) -> ItemKey:
     return FACT, schema.predicate, tuple(args), schema.positive
 
 
-def is_stored_fact(tenant: Tenant, scope: str | None, key: ItemKey) -> bool:
-    """Return True if the fact with a key is stored in a scope, valid now or not."""
+def is_stored_fact(tenant: Tenant, scope: str | None, key: ItemKey, labels: Labels) -> bool:
+    """Return True if the fact with a key is stored in a scope with labels, valid now or not."""
     if len(key) != 4:
         raise ValueError("a rule or declaration is no fact")
     _, predicate, args, positive = key
-    partition = tenant.partition(scope)
-    stored = (
-        None if partition is None else partition.get(RelationSchema(predicate, len(args), positive))
-    )
-    symbols = array("I", [tenant.engine.find(arg) for arg in args])
-    if stored is None or 0 in symbols:
-        return False
-    return bool(len(located(stored.relation, symbols, 1)[1]))
+    return labels in _fact_labels(tenant, Fact(predicate, args, positive, scope))
 
 
-def is_plainly_stored(tenant: Tenant, fact: Fact) -> bool:
-    """Return True if a fact with arguments only is stored and valid now.
+def is_plainly_stored(tenant: Tenant, fact: Fact, labels: Labels) -> bool:
+    """Return True if a fact with arguments only is stored with labels and valid now.
 
     To assert it again would replace what is known about it.
     """
     if fact != Fact(fact.predicate, fact.args, fact.positive, fact.scope):
         return False
+    if labels not in _fact_labels(tenant, fact):
+        return False
     partition = tenant.partition(fact.scope)
     stored = None if partition is None else partition.get(fact.schema)
     row = tuple(tenant.engine.find(arg) for arg in fact.args)
-    if stored is None or 0 in row or row in stored.limited:
-        return False
-    return bool(len(located(stored.relation, array("I", row), 1)[1]))
+    return stored is not None and row not in stored.layers.get(labels, stored).limited
 
 
-def _is_stored(tenant: Tenant, item: Item) -> bool:
-    """Return True if an equal item is stored; an equal fact may have other attributes."""
+def _fact_labels(tenant: Tenant, fact: Fact) -> tuple[Labels, ...]:
+    """Return all the labels with which a fact is stored; none if it is not."""
+    partition = tenant.partition(fact.scope)
+    stored = None if partition is None else partition.get(fact.schema)
+    row = tuple(tenant.engine.find(arg) for arg in fact.args)
+    if stored is None or 0 in row or not len(located(stored.relation, array("I", row), 1)[1]):
+        return ()
+    stack = stored.stacked.get(row)
+    return (stored.labels.get(row),) if stack is None else stack
+
+
+def stored_with(tenant: Tenant, item: Item) -> tuple[Labels, ...]:
+    """Return all the labels with which an equal item is stored; an equal fact may have other
+    attributes.
+    """
     if isinstance(item, Fact):
-        return is_stored_fact(tenant, item.scope, item_key(item))
+        return _fact_labels(tenant, item)
     if isinstance(item, ParsedRule):
-        return tenant.rules.get(item.scope, item.id) is not None
+        known = tenant.rules.get(item.scope, item.id)
+        return () if known is None else tenant.rules.labels_of(known)
     declared = tenant.rules.declaration(item.scope, item.id)
-    return declared is not None and declared.text == item.text
+    return (NO_LABELS,) if declared is not None and declared.text == item.text else ()

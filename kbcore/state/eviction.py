@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from kbcore.state.changes import Delta, EndFacts, EvictFacts, SetPriority
+from kbcore.state.changes import Delta, EndedFact, EndFacts, EvictFacts, Parted, SetPriority
+from kbcore.state.facts import FactRows
 from kbcore.state.intervals import (
     earlier_of,
     interval_at,
@@ -18,19 +20,22 @@ from kbcore.state.intervals import (
 from kbcore.state.labelling import (
     changed_by,
     lapses,
+    note_parted,
     settle,
     take_admitted,
 )
+from kbcore.state.labels import Labels
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import Attribute, beginning_cell
+from kbplanner.engine.backend import NO_ROW, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
-from kbplanner.pacing import YieldNow, paced
+from kbplanner.pacing import YieldNow, in_parts, paced
 
 GROUPS_PER_YIELD = 50
+ENDS_PER_YIELD = 200
 ROWS_PER_YIELD = 500
-"""Relations or single facts, and rows of one relation, between two calls of `yield_now`: about a
-millisecond."""
+"""Relations or single facts, facts of one relation that end, and rows of one relation that are
+removed, between two calls of `yield_now`: about a millisecond."""
 
 
 def evict(tenant: Tenant, change: EvictFacts, delta: Delta, yield_now: YieldNow) -> int:
@@ -42,7 +47,10 @@ def evict(tenant: Tenant, change: EvictFacts, delta: Delta, yield_now: YieldNow)
         if partition is None or stored is None:
             continue
         for part in group.in_parts(yield_now, ROWS_PER_YIELD):
-            rows, ids = located(stored.relation, tenant.engine.intern_many(part.args), len(part))
+            symbols = tenant.engine.intern_many(part.args)
+            rows, ids = located(stored.relation, symbols, len(part))
+            if len(ids) < len(part) and delta.retold is not None and tenant.label_sets:
+                _note_missing(stored, part, delta, symbols)
             if len(ids):
                 stored = partition.writable(group.schema)
                 if stored.has_labels:
@@ -58,6 +66,16 @@ def evict(tenant: Tenant, change: EvictFacts, delta: Delta, yield_now: YieldNow)
     return evicted
 
 
+def _note_missing(
+    stored: StoredRelation, part: FactRows, delta: Delta, symbols: array[int]
+) -> None:
+    """Note the facts that are not stored any more: nobody knows who saw them."""
+    for index, id in enumerate(stored.relation.locate(symbols, len(part))):
+        if id == NO_ROW:
+            fact = part.fact(index)
+            delta.parted[delta.number, (fact.scope, fact.schema, fact.args)] = Parted(())
+
+
 def set_priority(tenant: Tenant, change: SetPriority, delta: Delta) -> None:
     """Set the priority of the stored facts that a change names, where it may change them."""
     partition = tenant.partition(change.scope)
@@ -68,7 +86,10 @@ def set_priority(tenant: Tenant, change: SetPriority, delta: Delta) -> None:
         if len(located(stored.relation, symbols, 1)[1]):
             stored = partition.writable(stored.schema)
             row = tuple(symbols)
-            for layer in changed_by(stored, row, delta, tenant.rules.dimensions()):
+            layers = changed_by(stored, row, delta, tenant.rules.dimensions())
+            if stored.has_labels:
+                note_parted(tenant, stored, row, delta, _others(stored, row, layers))
+            for layer in layers:
                 ids = layer.relation.locate(symbols, 1)
                 layer.relation.set_attribute(Attribute.PRIORITY, ids, [change.priority])
                 tenant.changed(0, layer)
@@ -83,7 +104,13 @@ def end_facts(tenant: Tenant, change: EndFacts, delta: Delta, yield_now: YieldNo
     """
     dimensions = tenant.rules.dimensions()
     ended: list[int] = []
+    together: set[int] = set()
+    if len(change.facts) > 1 and not (delta.labels or delta.view):
+        together = _end_together(tenant, change.facts, delta.at, yield_now)
+        ended += sorted(together)
     for index, fact in enumerate(paced(change.facts, yield_now, GROUPS_PER_YIELD)):
+        if index in together:
+            continue
         partition = tenant.partition(fact.scope)
         schema = RelationSchema(fact.predicate, len(fact.args), fact.positive)
         stored = partition.get(schema) if partition else None
@@ -98,8 +125,76 @@ def end_facts(tenant: Tenant, change: EndFacts, delta: Delta, yield_now: YieldNo
         over = [_end(tenant, layer, row, fact.until, delta.at) for layer in layers]
         if any(over):
             ended.append(index)
+            if stored.has_labels:
+                gone = [layer for layer, is_over in zip(layers, over, strict=True) if is_over]
+                note_parted(tenant, stored, row, delta, _others(stored, row, gone))
         settle(tenant, stored, row)
+    return sorted(ended)
+
+
+def _end_together(
+    tenant: Tenant, facts: Sequence[EndedFact], now: int, yield_now: YieldNow
+) -> set[int]:
+    """End those facts that hold in their newest interval and end `now`; return their indexes."""
+    groups: dict[tuple[str | None, str, int, bool], list[int]] = {}
+    for index, fact in enumerate(paced(facts, yield_now, ROWS_PER_YIELD)):
+        if fact.until is None:
+            name = fact.scope, fact.predicate, len(fact.args), fact.positive
+            groups.setdefault(name, []).append(index)
+    ended: set[int] = set()
+    for (scope, predicate, arity, positive), indexes in groups.items():
+        partition, schema = tenant.partition(scope), RelationSchema(predicate, arity, positive)
+        stored = partition.get(schema) if partition else None
+        if partition is None or stored is None or stored.has_labels or not arity:
+            continue
+        stored = partition.writable(schema)
+        for part in in_parts(indexes, yield_now, ENDS_PER_YIELD):
+            args = list(chain.from_iterable([facts[index].args for index in part]))
+            symbols = tenant.engine.find_many(args)
+            rows = list(zip(*[iter(symbols)] * arity, strict=True))
+            ended.update(part[each] for each in _end_rows(tenant, stored, rows, now))
     return ended
+
+
+def _end_rows(tenant: Tenant, stored: StoredRelation, rows: list[RowKey], now: int) -> list[int]:
+    """End those facts that are stored and hold in their newest interval, without later times;
+    return their indexes.
+    """
+    indexes = list({row: index for index, row in enumerate(rows)}.values())
+    if stored.metadata:
+        indexes = [index for index in indexes if not _has_later(stored, rows[index], now)]
+    ids = stored.relation.locate(array("I", chain.from_iterable(rows)), len(rows))
+    known = [index for index in indexes if ids[index] != NO_ROW]
+    windows = stored.windows(array("I", [ids[index] for index in known]))
+    current = tenant.at(now)
+    holding = [
+        index
+        for index, (begin, end) in zip(known, windows, strict=True)
+        if begin <= now and current < end
+    ]
+    if not holding:
+        return holding
+    ended, ended_ids = [rows[index] for index in holding], array("I", [ids[i] for i in holding])
+    stored.relation.set_attribute(Attribute.VALID_UNTIL, ended_ids, [now] * len(ended))
+    tenant.limit_many(stored, ended, ended_ids)
+    return holding
+
+
+def _has_later(stored: StoredRelation, row: RowKey, at: int) -> bool:
+    """Return True if a fact was stated again after a time, or has a closed interval after it."""
+    metadata = stored.metadata.get(row)
+    if not metadata:
+        return False
+    ends = (each.end for each in earlier_of(metadata))
+    return any(end > at for end in (*ends, *restated_of(metadata)))
+
+
+def _others(stored: StoredRelation, row: RowKey, layers: Sequence[StoredRelation]) -> list[Labels]:
+    """Return the labels of a fact whose details are in other layers than these."""
+    stack = stored.stacked.get(row)
+    if stack is None:
+        return [] if layers else [stored.labels.get(row)]
+    return [labels for labels in stack if stored.layers[labels] not in layers]
 
 
 def _end(tenant: Tenant, stored: StoredRelation, row: RowKey, at: int | None, now: int) -> bool:

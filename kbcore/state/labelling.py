@@ -17,6 +17,7 @@ from kbcore.state.changes import (
     Declare,
     Delta,
     EvictReason,
+    Parted,
     RetractRule,
     UseLabels,
 )
@@ -404,6 +405,13 @@ def all_go(layer: StoredRelation, row: RowKey) -> bool:
     return True
 
 
+def labels_in(stored: StoredRelation, layer: StoredRelation, row: RowKey) -> Labels:
+    """Return the labels of the details that a fact has in a layer, or in the relation itself."""
+    if layer is stored:
+        return stored.labels.get(row)
+    return next(labels for labels, each in stored.layers.items() if each is layer)
+
+
 def take_admitted(
     tenant: Tenant,
     stored: StoredRelation,
@@ -423,7 +431,9 @@ def take_admitted(
         stack = stored.stacked.get(row)
         if stack is None:
             own = stored.labels.get(row)
-            if may_change(delta, own, dimensions) and goes(stored, row):
+            stays = not (may_change(delta, own, dimensions) and goes(stored, row))
+            note_parted(tenant, stored, row, delta, (own,) if stays else ())
+            if not stays:
                 whole.extend(row)
                 count += 1
             continue
@@ -432,6 +442,7 @@ def take_admitted(
             for labels in stack
             if may_change(delta, labels, dimensions) and goes(stored.layers[labels], row)
         }
+        note_parted(tenant, stored, row, delta, [each for each in stack if each not in gone])
         if not gone:
             continue
         for labels in gone:
@@ -446,6 +457,27 @@ def take_admitted(
             whole.extend(row)
             count += 1
     return whole, count, parted
+
+
+def note_parted(
+    tenant: Tenant, stored: StoredRelation, row: RowKey, delta: Delta, left: Iterable[Labels]
+) -> None:
+    """Note what a fact has with each of its labels before a change, and with which it has it still,
+    if somebody hears of changes.
+    """
+    if delta.retold is None:
+        return
+    symbols = array("I", row)
+    atom = stored.scope, stored.schema, tuple(tenant.engine.texts(symbols))
+    if (delta.number, atom) in delta.parted:
+        return
+    before = []
+    for labels in stored.stacked.get(row) or (stored.labels.get(row),):
+        layer = stored.layers[labels] if row in stored.stacked else stored
+        (own,) = layer.rows(tenant.engine, symbols, layer.relation.locate(symbols, 1))
+        own.pop("labels", None)
+        before.append((labels, own))
+    delta.parted[delta.number, atom] = Parted(before, tuple(left))
 
 
 def lapses(stored: StoredRelation, reason: EvictReason, labels: Labels) -> Goes:

@@ -211,13 +211,22 @@ def lowered(granted: Labels, asked: Labels, dimensions: Dimensions) -> Labels:
     return _without(labels, dimensions, -1)
 
 
+def is_declared(view: Labels, dimensions: Dimensions) -> bool:
+    """Return True if all levels and groups of a view are declared."""
+    for name, values in view:
+        known = dimensions.get(name)
+        each = (values,) if isinstance(values, str) else values
+        if known is None or known.is_ordered != isinstance(values, str):
+            return False
+        if not set(each) - {ALL_OF} <= set(known.values):
+            return False
+    return True
+
+
 def _check_declared(granted: Labels, dimensions: Dimensions) -> None:
     """Raise Forbidden if a key has levels or groups that the tenant does not declare."""
     for name, values in granted:
-        known = dimensions.get(name)
-        ordered = isinstance(values, str)
-        each = (values,) if isinstance(values, str) else values
-        if known is None or known.is_ordered != ordered or not set(each) <= set(known.values):
+        if not is_declared(((name, values),), dimensions):
             problem = f"the key has values of {name} that the tenant does not declare"
             raise Forbidden(problem, {"dimension": name})
 

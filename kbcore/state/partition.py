@@ -639,6 +639,42 @@ class StoredRelation:
                 intervals.append({**row, "restated": times})
         return intervals
 
+    def holding(
+        self, engine: Engine, ids: array[int], numbers: array[int], now: int
+    ) -> Iterator[tuple[int, tuple[str, ...], int | None]]:
+        """Yield those of some facts that hold at `now` or later: the number that belongs to the id,
+        the arguments, and the beginning.
+
+        The beginning is None, and there are no arguments, for a fact that begins later, or was
+        stated again or holds once more then.
+        """
+        read = self.relation.attributes
+        ends = read(Attribute.VALID_UNTIL, ids)
+        if not self.metadata:
+            chosen = [index for index, end in enumerate(ends) if end > now]
+            ids = array("I", [ids[index] for index in chosen])
+            numbers = array("I", [numbers[index] for index in chosen])
+            ends = [ends[index] for index in chosen]
+        if not len(ids):
+            return
+        arity = self.schema.arity
+        begins, created = read(Attribute.VALID_FROM, ids), read(Attribute.CREATED_AT, ids)
+        rows = self.relation.rows(ids)
+        texts = engine.texts(rows)
+        cells = zip(numbers, begins, created, ends, strict=True)
+        for index, (number, cell, creation, end) in enumerate(cells):
+            start, at = beginning(int(cell), int(creation)), index * arity
+            if self.metadata:
+                metadata = self.metadata.get(tuple(rows[at : at + arity]), {})
+                later = [each.end > now for each in earlier_of(metadata)]
+                if any(later) or any(time >= now for time in restated_of(metadata)):
+                    yield number, (), None
+                    continue
+            if end > now:
+                is_later = start > now
+                args = () if is_later else tuple(texts[at : at + arity])
+                yield number, args, None if is_later else start
+
     def newest_interval(self, row: RowKey, ids: array[int], until: int) -> Interval:
         """Return the newest interval of a fact as a closed one that ends at `until`."""
         created, confidence = (

@@ -1,8 +1,9 @@
 """Rule sets: named units of rules, declarations and facts, with their versions and owners.
 
 A rule, declaration or fact that a rule set contains has owners: the rule sets that contain it, and
-BY_HAND if it was also stored one by one. It stays stored until its last owner drops it. What no
-rule set contains has no entry here.
+the labels with which it was also stored one by one. All rules and facts of a rule set have its
+labels. With these an item stays stored until its last owner of these labels drops it. What no rule
+set contains has no entry here.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from operator import is_not
 from typing import Any
 
 from kbcore.state.episodes.text_sizes import entry_bytes
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.labels import NO_LABELS, Labels, to_json
 from kbcore.state.rulebook import (
     ParsedDeclaration,
     ParsedRule,
@@ -61,11 +64,11 @@ ItemKey = tuple[str, str] | tuple[str, str, tuple[str, ...], bool]
 """Identity of an item in its scope: the kind, and the id of a rule or declaration, or predicate,
 arguments and sign of a fact."""
 
-BY_HAND = None
-"""The owner of what was stored one by one."""
+Owners = frozenset[str | Labels]
+"""Names of rule sets, and the labels with which an item was stored one by one."""
 
-Owners = frozenset[str | None]
-"""Names of rule sets, and BY_HAND."""
+HandKey = tuple[ItemKey, Labels]
+"""Identity of an item, and the labels with which it was stored one by one."""
 
 SetName = tuple[str | None, str]
 """Scope and name of a rule set."""
@@ -225,6 +228,7 @@ class StoredRuleSet:
     deployment replaces it.
 
     `is_whole` is False if items were removed since the newest version, such as purged facts.
+    `labels` are those of its rules and facts in all versions.
     """
 
     scope: str | None
@@ -234,6 +238,7 @@ class StoredRuleSet:
     is_whole: bool = True
     items_bytes: int = field(default=UNKNOWN_SIZE, compare=False)
     """Approximate size of the items in bytes, once for many reads of it."""
+    labels: Labels = NO_LABELS
 
     def __post_init__(self) -> None:
         if self.items_bytes == UNKNOWN_SIZE:
@@ -313,6 +318,8 @@ class RuleSets:
         """Number of changes of the rule sets."""
         self.bytes = 0
         """Approximate size of the rule sets in bytes."""
+        self.state = object()
+        """Another object after each change of the rule sets or of owners."""
 
     def __bool__(self) -> bool:
         return bool(self._sets)
@@ -322,8 +329,29 @@ class RuleSets:
         copy = RuleSets()
         copy._sets, copy._owners = dict(self._sets), dict(self._owners)
         copy._facts = Counter(self._facts)
-        copy.version, copy.bytes = self.version, self.bytes
+        copy.version, copy.bytes, copy.state = self.version, self.bytes, self.state
         return copy
+
+    def show(
+        self, source: RuleSets, is_seen: Callable[[Labels], bool], yield_now: YieldNow
+    ) -> None:
+        """Become the rule sets of `source` with labels for which `is_seen` returns True, without
+        their labels.
+        """
+        if self.state is source.state:
+            return
+        state = source.state
+        self._sets, self._owners, self._facts, self.bytes = {}, {}, Counter(), 0
+        for known in source._sets.values():
+            if is_seen(known.labels):
+                hand: list[HandKey] = [
+                    (key, NO_LABELS)
+                    for key in paced(known.items, yield_now, ITEMS_PER_YIELD)
+                    if any(map(is_seen, source.by_hand_with(known.scope, key)))
+                ]
+                self.put(replace(known, labels=NO_LABELS), hand, yield_now)
+        self.version += 1
+        self.state = state
 
     def all(self) -> list[StoredRuleSet]:
         """Return every rule set, by scope and name."""
@@ -342,9 +370,23 @@ class RuleSets:
         """Return the owners of an item; none for what no rule set contains."""
         return self._owners.get((scope, key), frozenset())
 
+    def owners_with(self, scope: str | None, key: ItemKey, labels: Labels) -> Owners:
+        """Return the owners of an item with labels: rule sets that have them, and the labels
+        themselves.
+        """
+        return frozenset(
+            owner
+            for owner in self.owners(scope, key)
+            if (self._sets[scope, owner].labels if isinstance(owner, str) else owner) == labels
+        )
+
+    def by_hand_with(self, scope: str | None, key: ItemKey) -> list[Labels]:
+        """Return the labels with which an item of rule sets was also stored by hand."""
+        return [owner for owner in self.owners(scope, key) if not isinstance(owner, str)]
+
     def sets_of(self, scope: str | None, key: ItemKey) -> list[str]:
         """Return the names of the rule sets that contain an item, sorted."""
-        return sorted(name for name in self.owners(scope, key) if name is not None)
+        return sorted(name for name in self.owners(scope, key) if isinstance(name, str))
 
     def versions_of(self, rule: ParsedRule) -> list[dict[str, Any]]:
         """Return the rule sets that contain a rule, each with `name` and `version`, by name."""
@@ -366,15 +408,19 @@ class RuleSets:
                 yield from version.added.facts
                 yield from version.removed.facts
 
-    def by_hand(self) -> list[tuple[str | None, ItemKey]]:
-        """Return scope and key of the items of rule sets that were also stored by hand."""
-        return [name for name, owners in self._owners.items() if BY_HAND in owners]
+    def by_hand(self) -> list[tuple[str | None, ItemKey, Labels]]:
+        """Return scope, key and labels of the items of rule sets that were also stored by hand."""
+        return [
+            (scope, key, labels)
+            for scope, key in self._owners
+            for labels in self.by_hand_with(scope, key)
+        ]
 
     def put(
-        self, rule_set: StoredRuleSet, by_hand: Iterable[ItemKey], yield_now: YieldNow = go_on
+        self, rule_set: StoredRuleSet, by_hand: Iterable[HandKey], yield_now: YieldNow = go_on
     ) -> None:
         """Store a rule set in place of the one of its name; `by_hand` are those of its items that
-        are stored by hand too.
+        are stored by hand too, with their labels.
         """
         scope, name = rule_set.scope, rule_set.name
         known = self._sets.get((scope, name))
@@ -385,22 +431,21 @@ class RuleSets:
         for key in paced(rule_set.items, yield_now, ITEMS_PER_YIELD):
             if key not in before:
                 self._set_owners(scope, key, self.owners(scope, key) | {name})
-        for key in by_hand:
-            self._set_owners(scope, key, self.owners(scope, key) | {BY_HAND})
+        for key, labels in by_hand:
+            self._set_owners(scope, key, self.owners(scope, key) | {labels})
         self._replace(rule_set)
 
-    def add_hand(self, scope: str | None, key: ItemKey) -> None:
-        """Record that an item was stored by hand, if a rule set contains it."""
+    def add_hand(self, scope: str | None, key: ItemKey, labels: Labels) -> None:
+        """Record that an item was stored by hand with labels, if a rule set contains it."""
         owners = self.owners(scope, key)
-        if owners:
-            self._set_owners(scope, key, owners | {BY_HAND})
+        if owners and labels not in owners:
+            self._set_owners(scope, key, owners | {labels})
 
-    def drop_hand(self, scope: str | None, key: ItemKey) -> bool:
-        """Record that an item was removed by hand; return True if a rule set still contains it."""
+    def drop_hand(self, scope: str | None, key: ItemKey, labels: Labels) -> None:
+        """Record that an item was removed by hand with labels, if a rule set contains it."""
         owners = self.owners(scope, key)
-        if owners:
-            self._set_owners(scope, key, owners - {BY_HAND})
-        return bool(owners)
+        if labels in owners:
+            self._set_owners(scope, key, owners - {labels})
 
     def forget(
         self,
@@ -408,41 +453,63 @@ class RuleSets:
         keys: Iterable[ItemKey],
         *,
         ever: bool = False,
+        is_stored: Callable[[ItemKey, Labels], bool] = lambda key, labels: False,
         yield_now: YieldNow = go_on,
     ) -> None:
-        """Remove items from every rule set of a scope, because they are stored no more.
+        """Remove items from the rule sets of a scope where they are stored no more with the labels
+        of the rule set.
 
         With `ever` they are removed from the differences between versions as well.
         """
-        gone = frozenset(key for key in keys if ever or self.owners(scope, key))
-        if not gone:
-            return
-        for key in paced(gone, yield_now, ITEMS_PER_YIELD):
-            self._set_owners(scope, key, frozenset())
+        every = frozenset(keys)
+        gone: dict[str, set[ItemKey]] = {}
+        for key in paced(every, yield_now, ITEMS_PER_YIELD):
+            owners, left = self.owners(scope, key), set[str | Labels]()
+            for owner in owners:
+                labels = self._sets[scope, owner].labels if isinstance(owner, str) else owner
+                if is_stored(key, labels):
+                    left.add(owner)
+                elif isinstance(owner, str):
+                    gone.setdefault(owner, set()).add(key)
+            if owners:
+                self._set_owners(scope, key, frozenset(left))
         sets = [each for each in self._sets.values() if each.scope == scope]
         for known in paced(sets, yield_now, SETS_PER_YIELD):
-            items, items_bytes = known.items, known.items_bytes
-            if not items.keys().isdisjoint(gone):
-                kept_items = paced(items.items(), yield_now, ITEMS_PER_YIELD)
-                items = {key: item for key, item in kept_items if key not in gone}
-                items_bytes = sized(items.values(), yield_now)
-            versions = known.versions
-            if ever:
-                versions = tuple(version.without(gone, yield_now) for version in versions)
-            if items is not known.items or any(map(is_not, versions, known.versions)):
-                is_whole = known.is_whole and len(items) == len(known.items)
-                self._replace(
-                    replace(
-                        known,
-                        items=items,
-                        versions=versions,
-                        is_whole=is_whole,
-                        items_bytes=items_bytes,
-                    )
+            own = every if ever else frozenset(gone.get(known.name, ()))
+            if own:
+                self._without(known, own, ever, yield_now)
+
+    def _without(
+        self, known: StoredRuleSet, gone: frozenset[ItemKey], ever: bool, yield_now: YieldNow
+    ) -> None:
+        """Remove items from a rule set, with `ever` from its history too."""
+        items, items_bytes = known.items, known.items_bytes
+        if not items.keys().isdisjoint(gone):
+            kept_items = paced(items.items(), yield_now, ITEMS_PER_YIELD)
+            items = {key: item for key, item in kept_items if key not in gone}
+            items_bytes = sized(items.values(), yield_now)
+        versions = known.versions
+        if ever:
+            versions = tuple(version.without(gone, yield_now) for version in versions)
+        if items is not known.items or any(map(is_not, versions, known.versions)):
+            is_whole = known.is_whole and len(items) == len(known.items)
+            self._replace(
+                replace(
+                    known,
+                    items=items,
+                    versions=versions,
+                    is_whole=is_whole,
+                    items_bytes=items_bytes,
                 )
+            )
 
     def forget_facts(
-        self, groups: Iterable[FactRows], *, ever: bool = False, yield_now: YieldNow = go_on
+        self,
+        groups: Iterable[FactRows],
+        *,
+        ever: bool = False,
+        is_stored: Callable[[str | None, ItemKey, Labels], bool] = lambda *fact: False,
+        yield_now: YieldNow = go_on,
     ) -> None:
         """Remove facts that are stored no more, as `forget` does."""
         if not self._sets:
@@ -454,23 +521,22 @@ class RuleSets:
                 facts = map(rows.fact, indexes)
                 keys.setdefault(rows.scope, []).extend(map(item_key, facts))
         for scope, gone in keys.items():
-            self.forget(scope, gone, ever=ever, yield_now=yield_now)
+            known = partial(is_stored, scope)
+            self.forget(scope, gone, ever=ever, is_stored=known, yield_now=yield_now)
 
     def forget_missing(
-        self, scope: str | None, is_stored: Callable[[ItemKey], bool], yield_now: YieldNow = go_on
+        self,
+        scope: str | None,
+        is_stored: Callable[[ItemKey, Labels], bool],
+        yield_now: YieldNow = go_on,
     ) -> None:
-        """Remove the facts of a scope for which `is_stored(key)` is False."""
-        missing = [
-            key
-            for where, key in paced(list(self._owners), yield_now, ITEMS_PER_YIELD)
-            if where == scope and key[0] == FACT and not is_stored(key)
-        ]
-        self.forget(scope, missing, yield_now=yield_now)
+        """Remove the facts of a scope for which `is_stored(key, labels)` is False."""
+        owned = paced(list(self._owners), yield_now, ITEMS_PER_YIELD)
+        facts = [key for where, key in owned if where == scope and key[0] == FACT]
+        self.forget(scope, facts, is_stored=is_stored, yield_now=yield_now)
 
     def fork(self, source: str | None, target: str, yield_now: YieldNow = go_on) -> None:
         """Copy the rule sets of a scope to another one, which has none."""
-        owned = paced(list(self._owners.items()), yield_now)
-        hand = {key for (where, key), owners in owned if where == source and BY_HAND in owners}
         for known in [each for each in self._sets.values() if each.scope == source]:
             items = {
                 key: with_scope(item, target)
@@ -478,8 +544,9 @@ class RuleSets:
             }
             versions = tuple(_in_scope(each, target, yield_now) for each in known.versions)
             size = sized(items.values(), yield_now)
-            copy = StoredRuleSet(target, known.name, items, versions, known.is_whole, size)
-            self.put(copy, hand.intersection(items), yield_now)
+            copy = replace(known, scope=target, items=items, versions=versions, items_bytes=size)
+            hand = [(key, own) for key in items for own in self.by_hand_with(source, key)]
+            self.put(copy, hand, yield_now)
 
     def drop_scope(self, scope: str | None, yield_now: YieldNow = go_on) -> None:
         """Remove the rule sets of a scope."""
@@ -496,11 +563,13 @@ class RuleSets:
         self.bytes += rule_set.bytes - (0 if known is None else known.bytes)
         self._sets[name] = rule_set
         self.version += 1
+        self.state = object()
 
     def _set_owners(self, scope: str | None, key: ItemKey, owners: Owners) -> None:
         """Change the owners of an item; without a rule set among them it has no entry."""
-        is_owned = any(name is not None for name in owners)
+        is_owned = any(isinstance(owner, str) for owner in owners)
         was_owned = (scope, key) in self._owners
+        self.state = object()
         if is_owned:
             self._owners[scope, key] = owners
         elif was_owned:
@@ -515,7 +584,9 @@ class RuleSets:
 
 @dataclass(frozen=True, slots=True)
 class CapturedSet:
-    """A rule set at one time, and the keys of those of its items that are stored by hand too."""
+    """A rule set at one time, and the keys of those of its items that are stored by hand too, with
+    the labels of the rule set.
+    """
 
     rule_set: StoredRuleSet
     by_hand: frozenset[ItemKey]
@@ -540,6 +611,7 @@ class CapturedSet:
             newest.note.revision,
             statements,
             by_hand,
+            to_json(self.rule_set.labels) or None,
         )
 
 
@@ -548,7 +620,7 @@ def captured_set(
 ) -> CapturedSet:
     """Return a rule set as it is now; the caller holds the tenant's read lock."""
     keys = paced(rule_set.items, yield_now, SORTED_PER_YIELD)
-    by_hand = (key for key in keys if BY_HAND in sets.owners(rule_set.scope, key))
+    by_hand = (key for key in keys if rule_set.labels in sets.owners(rule_set.scope, key))
     return CapturedSet(rule_set, frozenset(by_hand))
 
 

@@ -294,6 +294,10 @@ class RuleBook:
         """Return all the labels with which a rule was stored."""
         return self.labels.get((stored.scope, stored.id), (NO_LABELS,))
 
+    def forms_of(self, stored: ParsedRule) -> list[tuple[Labels, ParsedRule]]:
+        """Return all the labels with which a rule was stored, each with its form."""
+        return [(labels, self.form(stored, labels)) for labels in self.labels_of(stored)]
+
     def form(self, stored: ParsedRule, labels: Labels) -> ParsedRule:
         """Return a rule as it was stored with labels."""
         return self.forms.get((stored.scope, stored.id), {}).get(labels, stored)

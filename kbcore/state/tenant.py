@@ -389,47 +389,61 @@ class Tenant:
             relation.scheduled[row] = following
             heapq.heappush(self._moments, (following, next(self._counter), relation, row))
 
-    def limit_new(self, relation: StoredRelation, rows: Sequence[RowKey], ids: array[int]) -> None:
-        """Do what `limit` does for facts that were just inserted, all of which are visible and have
-        a window.
-        """
+    def limit_many(self, relation: StoredRelation, rows: Sequence[RowKey], ids: array[int]) -> None:
+        """Do what `limit` does for many stored facts, each once, which have a validity window."""
         now = self._now
-        expired_rows, hidden = list[int](), list[int]()
-        several = [row for row in rows if EARLIER_KEY in relation.metadata.get(row, ())]
+        valid, hidden, expired = list[int](), list[int](), list[int]()
         scheduled = list[tuple[int, int, StoredRelation, RowKey]]()
+        several = set[int]()
         for index, (start, end) in enumerate(relation.windows(ids)):
-            if not start <= now < end:
-                hidden.append(index)
-                if end <= now:
-                    expired_rows.append(index)
-            following = start if now < start < end else end
-            if now < following < min(relation.scheduled.get(rows[index], FOREVER), FOREVER):
-                relation.scheduled[rows[index]] = following
-                scheduled.append((following, next(self._counter), relation, rows[index]))
+            row, is_valid = rows[index], start <= now < end
+            following = FOREVER if start == end else start if now < start else end
+            earlier = relation.metadata.get(row, {}).get(EARLIER_KEY) if relation.metadata else None
+            if earlier:
+                several.add(index)
+                bounds = [bound for each in earlier for bound in each[:2] if bound > now]
+                following = min([each for each in (following, *bounds) if each > now] or [FOREVER])
+                is_valid = is_valid or any(each[0] <= now < each[1] for each in earlier)
+            (valid if is_valid else hidden).append(index)
+            if end <= now:
+                expired.append(index)
+            if now < following < min(relation.scheduled.get(row, FOREVER), FOREVER):
+                relation.scheduled[row] = following
+                scheduled.append((following, next(self._counter), relation, row))
         relation.limited.update(rows)
-        if expired_rows:
-            lives = relation.relation.attributes(
-                Attribute.TTL, array("I", [ids[index] for index in expired_rows])
-            )
-            for index, ttl in zip(expired_rows, lives, strict=True):
-                relation.expired.add(rows[index])
-                if ttl:
-                    relation.lapsed.add(rows[index])
-        if hidden:
-            relation.hide(
-                array("I", [symbol for index in hidden for symbol in rows[index]]),
-                array("I", [ids[index] for index in hidden]),
-                True,
-            )
-            self.changed(len(hidden), relation)
+        relation.expired.difference_update(rows)
+        relation.lapsed.difference_update(rows)
+        relation.expired.update(rows[index] for index in expired)
+        lives = relation.relation.attributes(
+            Attribute.TTL, array("I", [ids[index] for index in expired])
+        )
+        relation.lapsed.update(
+            rows[index]
+            for index, ttl in zip(expired, lives, strict=True)
+            if ttl and index not in several
+        )
+        self._show(relation, [(rows[index], ids[index]) for index in hidden], hidden=True)
+        self._show(relation, [(rows[index], ids[index]) for index in valid], hidden=False)
         if len(scheduled) > MAX_HEAP_PUSHES:
             self._moments += scheduled
             heapq.heapify(self._moments)
         else:
             for moment in scheduled:
                 heapq.heappush(self._moments, moment)
-        for row in several:
-            self.limit(relation, row)
+
+    def _show(
+        self, relation: StoredRelation, rows: Sequence[tuple[RowKey, int]], *, hidden: bool
+    ) -> None:
+        """Hide those of some stored facts that are visible, or show those that are not."""
+        if not rows:
+            return
+        symbols = array("I", [symbol for row, _ in rows for symbol in row])
+        visible = set(relation.relation.match_many(symbols, len(rows))[0])
+        changing = [(row, id) for row, id in rows if (id in visible) == hidden]
+        if changing:
+            symbols = array("I", [symbol for row, _ in changing for symbol in row])
+            relation.hide(symbols, array("I", [id for _, id in changing]), hidden)
+            self.changed(len(changing), relation)
 
     def changed(self, rows: int, relation: StoredRelation) -> None:
         """Record that `rows` rows were added, removed, shown or hidden.

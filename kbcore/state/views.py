@@ -14,10 +14,9 @@ import logging
 import sys
 import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 
 from kbcore.state.changes import (
     BESIDES_CONTENT,
@@ -30,6 +29,7 @@ from kbcore.state.changes import (
     ChangeSet,
     Declare,
     Delta,
+    DeployRuleSet,
     EndFacts,
     EvictFacts,
     RestoreFacts,
@@ -75,32 +75,47 @@ _COPIED = tuple(each for each in DETAILS if each not in (Attribute.LAST_ACCESS, 
 
 _log = logging.getLogger("kbcore.views")
 
+_USES = count(1)
+
 Atom = tuple[str | None, RelationSchema, tuple[str, ...]]
 """Scope, schema and arguments of a fact."""
 
 
 @dataclass(slots=True)
-class _State:
+class ViewState:
     """The state of a view, and what changed in the tenant since it was current.
 
-    `dimensions` are those that decide what the view admits; None for those of the tenant.
-    `is_stale` is True if it must be copied as a whole.
+    `source` is that tenant. `dimensions` are those that decide what the view admits; None for those
+    of the tenant. `is_stale` is True if it must be copied as a whole. `used` grows with each use.
     """
 
     view: Labels
     tenant: Tenant
+    source: Tenant
     dimensions: Dimensions | None = None
     atoms: dict[Atom, None] = field(default_factory=dict)
     episodes: list[str] = field(default_factory=list)
     rules_changed: bool = False
     is_stale: bool = False
+    used: int = 0
+
+    @property
+    def is_current(self) -> bool:
+        """True if the state can be read as it is."""
+        return not (self.is_stale or self.atoms or self.episodes or self.rules_changed)
+
+    def use(self) -> None:
+        """Note that the state is used: the others are removed before it."""
+        self.used = next(_USES)
 
     @property
     def is_observed(self) -> bool:
+        """True if somebody follows the state."""
         return self.tenant.observer is not None
 
     @property
     def is_behind(self) -> bool:
+        """True if something of the tenant is to be copied."""
         return bool(self.atoms or self.episodes) or self.rules_changed
 
 
@@ -127,12 +142,14 @@ class ViewStates:
         self._dimensions = dimensions
         self.when_behind: Callable[[Labels], None] = lambda view: None
         self._copying = threading.Lock()
-        self._states: OrderedDict[Labels, _State] = OrderedDict()
-        self._new: _State | None = None
+        self._states: dict[Labels, ViewState] = {}
+        self._new: ViewState | None = None
         """The state that is being copied; it follows the changes already."""
 
     def close(self) -> None:
         """Forget all states."""
+        for each in self._states.values():
+            each.is_stale = True
         self._states.clear()
         self._tenant.views = None
 
@@ -155,16 +172,13 @@ class ViewStates:
         observed = (each for each in list(self._states.values()) if each.is_observed)
         return sum(each.tenant.stored_bytes for each in observed) > self._max_bytes
 
-    def current(self, view: Labels) -> Tenant | None:
-        """Return the tenant as a view shows it, if that needs no copying; else None."""
-        states = self._states
-        known = states.get(view)
-        if known is None or known.is_stale or known.is_behind:
+    def current(self, view: Labels) -> ViewState | None:
+        """Return the state of a view, if that needs no copying; else None."""
+        known = self._states.get(view)
+        if known is None or not known.is_current:
             return None
-        if len(states) > 1:
-            with suppress(KeyError):  # another reader has removed the state
-                states.move_to_end(view)
-        return known.tenant
+        known.use()
+        return known
 
     def known(self, view: Labels) -> Tenant | None:
         """Return the state of a view, also one that is behind; None if it must be copied."""
@@ -172,7 +186,11 @@ class ViewStates:
         return None if known is None or known.is_stale else known.tenant
 
     def state(self, view: Labels, yield_now: YieldNow) -> Tenant:
-        """Return the tenant as a view shows it, up to date.
+        """Return the tenant as a view shows it, as `state_of` does."""
+        return self.state_of(view, yield_now).tenant
+
+    def state_of(self, view: Labels, yield_now: YieldNow) -> ViewState:
+        """Return the state of a view, up to date.
 
         The caller holds no lock of either. Raises what `yield_now` raises.
         """
@@ -181,13 +199,13 @@ class ViewStates:
             if known is None or known.is_stale:
                 self._copy(view, yield_now)
             elif self._update(known, yield_now):
-                return known.tenant
+                return known
             else:
                 with known.tenant.lock.write():
                     pass  # waits for its readers without a lock that others wait for
         return seen
 
-    def _update(self, known: _State, yield_now: YieldNow) -> bool:
+    def _update(self, known: ViewState, yield_now: YieldNow) -> bool:
         """Copy what has changed; return False if the state has readers or must be copied again."""
         with self._tenant.lock.read():
             if known.is_stale or not known.tenant.lock.acquire_unless_read():
@@ -210,7 +228,7 @@ class ViewStates:
                 known = self._states.get(view)
                 if known is not None and not known.is_stale:
                     return
-                state = self._new = _State(view, self._make(), self._dimensions)
+                state = self._new = ViewState(view, self._make(), self._tenant, self._dimensions)
                 state.tenant.rules.view = view
                 copy = _Copy(self._tenant, state, yield_now)
                 try:
@@ -223,10 +241,10 @@ class ViewStates:
                             continue
                         else:
                             copy.changes()
+                        state.use()
                         self._states[view] = state
                 finally:
                     self._new = None
-                self._states.move_to_end(view)
                 self._shrink()
                 return
 
@@ -250,11 +268,13 @@ class ViewStates:
 
     def _shrink(self) -> None:
         """Remove the least recently used states beyond the limits, but not the observed ones."""
-        for view, state in list(self._states.items())[:-1]:
+        by_use = sorted(self._states.values(), key=lambda each: each.used)
+        for state in by_use[:-1]:
             if len(self._states) <= MAX_STATES and self.bytes <= self._max_bytes:
                 return
-            if not state.is_observed:
-                self._states.pop(view, None)
+            if not state.is_observed and self._states.get(state.view) is state:
+                del self._states[state.view]
+                state.is_stale = True
 
     def follow(self, changes: ChangeSet, delta: Delta, yield_now: YieldNow = go_on) -> None:
         """Note what a change set has changed in the tenant, and let observed states follow it; the
@@ -272,7 +292,7 @@ class ViewStates:
             if state.is_observed and not self._follow_at_once(state, yield_now):
                 self.when_behind(state.view)
 
-    def _follow_at_once(self, state: _State, yield_now: YieldNow) -> bool:
+    def _follow_at_once(self, state: ViewState, yield_now: YieldNow) -> bool:
         """Bring a state up to date within a write; return False if it has readers, or that is much
         work.
         """
@@ -301,13 +321,13 @@ def copy_changes(
 
     The caller holds the read lock of the tenant and the write lock of the target.
     """
-    state = _State(view, target)
+    state = ViewState(view, target, tenant)
     for changes, delta in effects:
         _note(state, changes, delta, sys.maxsize)
     _Copy(tenant, state, yield_now).changes()
 
 
-def _note(state: _State, changes: Sequence[Change], delta: Delta, limit: int) -> None:
+def _note(state: ViewState, changes: Sequence[Change], delta: Delta, limit: int) -> None:
     """Note what changes have changed; a state is stale after more than `limit` facts."""
     state.atoms.update(dict.fromkeys(_removed(state, delta, limit)))
     for change in changes:
@@ -344,11 +364,11 @@ def _note(state: _State, changes: Sequence[Change], delta: Delta, limit: int) ->
             state.rules_changed = True
             if any(isinstance(each, Dimension) for each in change.declarations):
                 state.is_stale = True
-        elif not isinstance(change, (RetractPattern, UseLabels, *BESIDES_CONTENT)):
+        elif not isinstance(change, (DeployRuleSet, RetractPattern, UseLabels, *BESIDES_CONTENT)):
             state.is_stale = True
 
 
-def _removed(state: _State, delta: Delta, limit: int) -> Iterator[Atom]:
+def _removed(state: ViewState, delta: Delta, limit: int) -> Iterator[Atom]:
     for removed in delta.removed:
         if len(removed.rows) > limit:
             state.is_stale = True
@@ -364,7 +384,7 @@ class _Copy:
     the state.
     """
 
-    def __init__(self, tenant: Tenant, state: _State, yield_now: YieldNow) -> None:
+    def __init__(self, tenant: Tenant, state: ViewState, yield_now: YieldNow) -> None:
         self._tenant = tenant
         self._state = state
         self._target = state.tenant
@@ -409,6 +429,7 @@ class _Copy:
             if self._admits(self._tenant.episode_labels.get(episode.id, NO_LABELS)):
                 self._target.episodes.add(episode)
         self._rules()
+        self._rule_sets()
 
     def changes(self) -> None:
         """Copy what has changed."""
@@ -420,6 +441,7 @@ class _Copy:
                 self._target.episodes.add(episode)
         if state.rules_changed:
             self._rules()
+        self._rule_sets()
         changed: dict[tuple[str | None, RelationSchema], list[tuple[str, ...]]] = {}
         for scope, schema, args in paced(state.atoms, self._yield_now, ROWS_PER_YIELD):
             changed.setdefault((scope, schema), []).append(args)
@@ -466,6 +488,12 @@ class _Copy:
             if target.declaration(new.scope, new.id) != new:
                 target.declare(new.declaration)
         self._target.plan_version += 1
+
+    def _rule_sets(self) -> None:
+        """Give the state the rule sets that the view admits."""
+        source = self._tenant.rule_sets
+        if source.version or self._target.rule_sets.version:
+            self._target.writable_rule_sets().show(source, self._admits, self._yield_now)
 
     def _parts(self, stored: StoredRelation) -> list[tuple[array[int], int]]:
         """Return the symbols of the facts of a relation in parts, with their numbers."""
@@ -526,7 +554,7 @@ class _Copy:
             limited = [i for i, key in enumerate(keys) if key in stored.limited]
             if limited:
                 at = array("I", [new[i] for i in limited])
-                self._target.limit_new(target, [rows[i] for i in limited], at)
+                self._target.limit_many(target, [rows[i] for i in limited], at)
         self._target.changed(added, target)
 
     def _stack(self, stored: StoredRelation, target: StoredRelation, key: RowKey) -> None:

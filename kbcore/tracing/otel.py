@@ -1,7 +1,7 @@
 """The adapter of spans to OpenTelemetry, which no other package imports.
 
 The conventions for names and attributes are those of version 1.41.1, see
-`docs/operations/traces.md`.
+`docs/operations/monitoring.md`.
 
 A request that is not sampled must cost next to nothing. The sampler of most settings takes the
 traces whose id is below a bound, so chance decides here first, and only for a trace in the sample

@@ -47,11 +47,22 @@ DESCRIBED = {
     "keyed": "kb.tell_many with an `@key`",
     "rejecting": "kb.tell_many with an `@key`, REJECT",
     "newest": "kb.tell_many with an `@key`, NEWEST_WINS",
+    "replacing": "kb.tell_many with an `@key`, NEWEST_WINS, all replaced",
+    "restating": "kb.tell_many with an `@key`, NEWEST_WINS, all known",
 }
 """Tasks that load other facts than plain ones, or refuse some, with their labels."""
 
-_STRATEGIES = {"keyed": "KEEP_BOTH", "rejecting": "REJECT", "newest": "NEWEST_WINS"}
+_STRATEGIES = {
+    "keyed": "KEEP_BOTH",
+    "rejecting": "REJECT",
+    "newest": "NEWEST_WINS",
+    "replacing": "NEWEST_WINS",
+    "restating": "NEWEST_WINS",
+}
 """Tasks with a declared `@key`, and their conflict strategies."""
+
+_BEFORE = {"replacing": "old", "restating": "v"}
+"""Tasks whose keys have values before, and the beginnings of those values."""
 
 Peer = Callable[["Sequence[tuple[str, str]]"], Sample]
 
@@ -192,6 +203,10 @@ def in_child(task: str, count: int, folder: str) -> dict[str, Any]:
         kb.teach("@key edge(?from, ?to, _).")
         batches = enumerate(rows)
         rows = ([(*pair, f"v{number}") for pair in batch] for number, batch in batches)
+    if task in _BEFORE:
+        before_of = _BEFORE[task]
+        for number, pairs_of in enumerate(pairs_in_batches(count)):
+            kb.tell_many("edge", [(*pair, f"{before_of}{number}") for pair in pairs_of])
     if task == "rejecting":
         rows = iter([[row for batch in rows for row in batch]])  # all or none
     for batch in rows:

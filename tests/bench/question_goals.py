@@ -20,21 +20,16 @@ from collections import Counter
 from dataclasses import dataclass
 
 import kbcore
+from held_out_questions import HELD_OUT, PREVIOUS, TOTALS, WHETHER_PAST
+from held_out_questions import PAST as PAST_TEXTS
+from held_out_questions import SINCE as SINCE_TEXTS
+from held_out_questions import WHETHER as WHETHER_TEXTS
+from question_relations import Domain, Relation
 
-SAME, OTHER = "word of the relation", "paraphrase"
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """A relation with its gloss, and the phrases that ask for its value: those with its word, and
-    paraphrases.
-    """
-
-    name: str
-    args: tuple[str, str]
-    gloss: str
-    same: tuple[str, ...]
-    other: tuple[str, ...]
+SAME, OTHER, WHOLE = "word of the relation", "paraphrase", "whole question"
+NUMBER, PAST, BEFORE, SINCE, WHETHER, TOTAL, ABSENT = (
+    "number", "value in the past", "value before", "since when", "whether", "total", "absent",
+)  # fmt: skip
 
 
 PEOPLE = (
@@ -272,25 +267,20 @@ PEOPLE_NAMES = {
 }
 """Invented names by type."""
 
-TYPES = {"partner": "person", "dependency": "service"}
-ASKS = {
-    **dict.fromkeys(("person", "engineer"), ("Who is {}?", "What is the name of {}?")),
-    "": ("What is {}?", "Tell me {}."),
-}
+TYPES = {"partner": "person", "dependency": "service", "other_artist": "artist"}
+ASKS_FOR_PEOPLE = ("Who is {}?", "What is the name of {}?")
+ASKS = ("What is {}?", "Tell me {}.")
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
-    """Relations, invented names by type, and the type of which larger data has more names."""
-
-    relations: tuple[Relation, ...]
-    names: dict[str, list[str]]
-    growing: str
-
-
+ABSENT_PHRASES = (
+    "the blood type of {}", "the dentist of {}", "the favourite colour of {}", "the shoe size of {}",
+    "the phone number of {}", "the landlord of {}", "the city where {} went to school",
+    "the person {} is afraid of", "the country {} would like to visit", "the team {} dislikes",
+)  # fmt: skip
 DOMAINS = {
-    "people": Domain(PEOPLE, PEOPLE_NAMES, "person"),
-    "services": Domain(SERVICES, SERVICE_NAMES, "service"),
+    "people": Domain(PEOPLE, PEOPLE_NAMES, "person", absent=ABSENT_PHRASES),
+    "services": Domain(SERVICES, SERVICE_NAMES, "service", absent=ABSENT_PHRASES),
+    **HELD_OUT,
 }
 
 
@@ -336,7 +326,9 @@ def questions(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
     asked = []
     for group in (SAME, OTHER):
         for hops in (1, 2, 3, 4):
-            while sum(each.group == group and each.hops == hops for each in asked) < count:
+            for _ in range(MAX_DRAWS * count):
+                if sum(each.group == group and each.hops == hops for each in asked) == count:
+                    break
                 relation = draw.choice(domain.relations)
                 kind = type_of(relation.args[0])
                 subject = phrase = draw.choice(pools[kind])
@@ -352,8 +344,35 @@ def questions(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
                     )
                     answer = values.get((relation.name, answer)) if answer else None
                 else:
-                    text = draw.choice(ASKS.get(kind, ASKS[""])).format(phrase)
+                    asks = ASKS_FOR_PEOPLE if kind in domain.people else ASKS
+                    text = draw.choice(asks).format(phrase)
                     asked.append(Asked(text, group, hops, answer))
+    return asked
+
+
+def whole(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
+    """Return whole questions in other words, about a constant or about a paraphrase."""
+    pools, statements = made(domain, seed, facts)
+    values = {(name, subject): value for name, subject, value in statements}
+    draw = random.Random(f"{seed}/whole")
+    asked: list[Asked] = []
+    last = [each for each in domain.relations if each.whole]
+    while last and len(asked) < 2 * count:
+        relation = draw.choice(last)
+        kind, hops = type_of(relation.args[0]), 1 + len(asked) // count
+        phrase = answer = None
+        if hops == 1:
+            phrase = answer = draw.choice(pools[kind])
+        else:
+            inner = [each for each in domain.relations if type_of(each.args[1]) == kind]
+            if inner:
+                first = draw.choice(inner)
+                subject = draw.choice(pools[type_of(first.args[0])])
+                phrase = draw.choice(first.other).format(subject)
+                answer = values[first.name, subject]
+        if phrase is not None and answer is not None:
+            text = draw.choice(relation.whole).format(phrase)
+            asked.append(Asked(text, WHOLE, hops, values[relation.name, answer]))
     return asked
 
 
@@ -361,15 +380,11 @@ def absent(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
     """Return questions about what no predicate is about, which have no answer."""
     pools, _ = made(domain, seed, facts)
     draw = random.Random(f"{seed}/absent")
-    phrases = (
-        "the blood type of {}", "the dentist of {}", "the favourite colour of {}", "the shoe size of {}",
-        "the phone number of {}", "the landlord of {}", "the city where {} went to school",
-        "the person {} is afraid of", "the country {} would like to visit", "the team {} dislikes",
-    )  # fmt: skip
+    phrases = domain.absent
     return [
         Asked(
             f"What is {draw.choice(phrases).format(draw.choice(pools[domain.growing]))}?",
-            "absent",
+            ABSENT,
             1,
             None,
         )
@@ -377,30 +392,105 @@ def absent(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
     ]
 
 
-def opened(domain: Domain, seed: int, facts: int) -> kbcore.KnowledgeBase:
-    """Return a knowledge base in memory with the facts and the glosses."""
-    kb = kbcore.open_kb()
+MAX_DRAWS = 50
+"""Paths drawn for each question: some are shorter than it needs."""
+
+FIRST, SECOND = 2021, 2023
+"""Years at whose start the two values of a subject begin."""
+
+
+def of_kinds(domain: Domain, seed: int, facts: int, count: int) -> list[Asked]:
+    """Return questions for numbers, for values at other times, and whether something holds."""
+    pools, statements = made(domain, seed, facts)
+    draw = random.Random(f"{seed}/kinds")
+    both: dict[tuple[str, str], list[str]] = {}
+    for name, subject, value in statements:
+        both.setdefault((name, subject), []).append(value)
+    asked = []
+    for name, texts in domain.counts if count else ():
+        relation = next(each for each in domain.relations if each.name == name)
+        of_name = [values[1] for (other, _), values in both.items() if other == name]
+        for value in pools[type_of(relation.args[1])]:
+            total = of_name.count(value)
+            if total:
+                asked += [Asked(text.format(value), NUMBER, 1, str(total)) for text in texts]
+    for _ in range(count):
+        relation = draw.choice(domain.relations)
+        subject = draw.choice(pools[type_of(relation.args[0])])
+        first, second = both[relation.name, subject]
+        phrase = draw.choice(relation.same).format(subject)
+        year = draw.choice((FIRST, FIRST + 1, SECOND, SECOND + 1))
+        then = first if year < SECOND else second
+        asks = {"phrase": phrase, "year": year, "value": second}
+        asked.append(Asked(draw.choice(PAST_TEXTS).format(**asks), PAST, 1, then))
+        if first != second:
+            asked.append(Asked(draw.choice(PREVIOUS).format(**asks), BEFORE, 1, first))
+            asked.append(Asked(draw.choice(SINCE_TEXTS).format(**asks), SINCE, 1, f"{SECOND}-01-01"))
+            for value in (first, second):
+                text = draw.choice(WHETHER_TEXTS).format(phrase=phrase, value=value)
+                asked.append(Asked(text, WHETHER, 1, "true" if value == second else "false"))
+            text = draw.choice(WHETHER_PAST).format(**asks)
+            asked.append(Asked(text, WHETHER, 1, "true" if then == second else "false"))
+    for name, relation_name, text in TOTALS:
+        relation_of = next((each for each in domain.relations if each.name == name), None)
+        for value in pools[type_of(relation_of.args[1])] if relation_of else ():
+            amounts = [
+                amount(subject)
+                for (other, subject), values in both.items()
+                if other == name and values[1] == value
+            ]
+            if amounts:
+                total = sum(amounts)
+                mean = f"{total / len(amounts):.6g}"
+                answer = mean if "average" in text else str(max(amounts) if "highest" in text else total)
+                asked.append(Asked(text.format(value), TOTAL, 1, answer))
+    return asked
+
+
+def amount(subject: str) -> int:
+    """Return the number that a subject has in the questions for totals."""
+    return 10 + sum(map(ord, subject)) % 90
+
+
+def opened(
+    domain: Domain,
+    seed: int,
+    facts: int,
+    *,
+    with_times: bool = False,
+    onnx: tuple[str, str] | None = None,
+) -> kbcore.KnowledgeBase:
+    """Return a knowledge base in memory with the facts and the glosses.
+
+    `with_times` says from when on each value holds, and adds numbers for questions for totals;
+    `onnx` are the files of a sentence model and its tokenizer.
+    """
+    config = None
+    if onnx is not None:
+        model, tokenizer = onnx
+        config = kbcore.Config(
+            embedder="onnx", embedder_onnx_model=model, embedder_onnx_tokenizer=tokenizer
+        )
+    kb = kbcore.open_kb(config=config)
     for each in domain.relations:
         args = ", ".join(each.args)
         kb.teach(f'@input {each.name}({args}) "{each.gloss}". @key {each.name}(?s, _).')
+    seen: set[tuple[str, str]] = set()
     for name, subject, value in made(domain, seed, facts)[1]:
-        kb.tell(name, [subject, value], conflict="NEWEST_WINS")
+        year = SECOND if (name, subject) in seen else FIRST
+        seen.add((name, subject))
+        since = f"{year}-01-01" if with_times else None
+        kb.tell(name, [subject, value], conflict="NEWEST_WINS", valid_from=since)
+    for name, measured, _ in TOTALS if with_times else ():
+        for subject in {subject for other, subject in seen if other == name}:
+            kb.tell(measured, [subject, amount(subject)])
     return kb
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--domain", choices=DOMAINS, default="people")
-    parser.add_argument("--facts", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--show", type=int, default=0, help="questions that were answered wrongly")
-    options = parser.parse_args()
-    domain = DOMAINS[options.domain]
-    kb = opened(domain, options.seed, options.facts)
-    asked = questions(domain, options.seed, options.facts, options.count)
-    asked += absent(domain, options.seed, options.facts, options.count)
+def measured(
+    kb: kbcore.KnowledgeBase, asked: list[Asked], show: int
+) -> tuple[dict[tuple[str, int], Counter[str]], list[float]]:
+    """Return outcomes by group and number of relations, and the CPU seconds of each question."""
     counts: dict[tuple[str, int], Counter[str]] = {}
     times = []
     for each in asked:
@@ -412,22 +502,43 @@ def main() -> None:
             "right" if result.answers == expected else "wrong" if result.answers else "abstained"
         )
         counts.setdefault((each.group, each.hops), Counter())[outcome] += 1
-        if outcome == "wrong" and options.show:
-            options.show -= 1
-            print(each.text, expected, result.goal, result.answers)
-    print(
-        "| questions | relations | right | wrong | abstained |\n| --- | ---: | ---: | ---: | ---: |"
-    )
+        if outcome == "wrong" and show > 0 or outcome == "abstained" and show > 1:
+            print(outcome, each.text, expected, result.goal, result.answers, result.reason)
+    return counts, times
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--domain", default="people", help=f"some of {', '.join(DOMAINS)}")
+    parser.add_argument("--facts", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--show", type=int, default=0, help="1: wrong answers, 2: abstentions too")
+    parser.add_argument("--onnx", nargs=2, metavar=("MODEL", "TOKENIZER"), help="sentence model")
+    options = parser.parse_args()
+    counts: dict[tuple[str, int], Counter[str]] = {}
+    times: list[float] = []
+    for name in options.domain.split(","):
+        domain, sizes = DOMAINS[name], (options.seed, options.facts, options.count)
+        asked = questions(domain, *sizes) + whole(domain, *sizes) + absent(domain, *sizes)
+        for with_times, some in ((False, asked), (True, of_kinds(domain, *sizes))):
+            kb = opened(domain, options.seed, options.facts, with_times=with_times, onnx=options.onnx)
+            of_domain, own_times = measured(kb, some, options.show)
+            for key, count in of_domain.items():
+                counts.setdefault(key, Counter()).update(count)
+            times += own_times
+    print("| questions | relations | number | right | wrong | abstained |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for (group, hops), count in counts.items():
         total = sum(count.values())
         shares = " | ".join(
             f"{count[name] / total:.0%}" for name in ("right", "wrong", "abstained")
         )
-        print(f"| {group} | {hops} | {shares} |")
+        print(f"| {group} | {hops} | {total} | {shares} |")
     times.sort()
-    print(
-        f"CPU per question: {sum(times) / len(times) * 1000:.1f} ms, p99 {times[int(len(times) * 0.99)] * 1000:.1f} ms"
-    )
+    mean, p99 = sum(times) / len(times) * 1000, times[int(len(times) * 0.99)] * 1000
+    print(f"CPU per question: {mean:.1f} ms, p99 {p99:.1f} ms")
 
 
 if __name__ == "__main__":

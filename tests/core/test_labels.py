@@ -148,7 +148,6 @@ def test_what_would_reach_beyond_a_view_refuses(kb: Any) -> None:
     seen = kb.viewed({"trust": "user"})
     refused = (
         lambda: seen.fork("copy"),
-        lambda: seen.deploy("p(a).", "set"),
         lambda: seen.memory("ann"),
         lambda: seen.teach('@phrase person/1 "{0} is a person".'),
         lambda: seen.admin(),

@@ -92,24 +92,76 @@ def test_why_not_names_the_level(kb: Any) -> None:
 
 def test_what_is_asked_otherwise_is_refused(kb: Any) -> None:
     for ask in (
-        lambda: kb.ask("pay(?x, ?y), invoice(?x, ?z)"),
         lambda: kb.ask_many(["pay(?x, ?y)"]),
-        lambda: kb.context(goals=["pay(?x, ?y)"]),
         lambda: kb.deploy(
             "invoice(inv4, acme).",
             name="n",
             dry_run=True,
             impact_goals=["invoice(?x, _), not pay(?x, de01)"],
         ),
-        lambda: kb.kb.subscribe_goal(parse_body("pay(?x, ?y)")),
     ):
         with pytest.raises(InvalidInput, match="pay/2 requires trust >= user"):
             ask()
     with kb.transaction() as transaction:
         assert names(transaction, "pay(?x, ?y)") == names(kb, "pay(?x, ?y)")
+
+
+def test_a_goal_with_several_atoms_follows_at_the_level(kb: Any) -> None:
+    kb.viewed(labels={"trust": "web"}).tell("invoice(inv1, other). blocked(acme).")
     user = kb.viewed({"trust": "user"})
-    assert names(user, "pay(?x, ?y), invoice(?x, ?z)") == ["inv1 de01 acme"]
-    assert user.context(goals=["pay(?x, ?y)"]).text
+    goal = "pay(?x, ?y), invoice(?x, ?z)"
+    assert names(kb, goal) == names(user, goal) == ["inv1 de01 acme"]
+    assert names(kb, "invoice(?x, ?z), not pay(?x, de01)") == names(
+        user, "invoice(?x, ?z), not pay(?x, de01)"
+    )
+    with kb.transaction() as transaction:
+        assert names(transaction, goal) == ["inv1 de01 acme"]
+
+
+def test_a_goal_with_several_requirements_follows_at_all_levels(kb: Any) -> None:
+    kb.teach("@levels care: low < high. @requires seen(?x) care >= high. seen(?x) :- note(?x).")
+    kb.tell("note(inv1) [care=low]")
+    kb.tell("note(inv2)")
+    assert names(kb, "seen(?x), invoice(?x, _)") == ["inv2"]
+    assert names(kb, "seen(?x), pay(?x, _)") == []
+
+
+def test_a_window_with_such_a_goal_is_of_the_level(kb: Any) -> None:
+    kb.viewed(labels={"trust": "web"}).tell("account(acme, xx99). invoice(inv9, acme).")
+    user = kb.viewed({"trust": "user"})
+    seen, expected = kb.context(goals=["pay(?x, ?y)"]), user.context(goals=["pay(?x, ?y)"])
+    assert seen.text == expected.text
+    assert "xx99" not in seen.text
+    assert "de01" in seen.text
+    kb.context(goals=["invoice(?x, ?y)"], session="s")
+    kb.context(goals=["pay(?x, ?y)"], session="s")
+    kb.tell("invoice(inv7, acme)")
+    change = kb.context_diff("s")
+    assert any("inv7" in str(each) for each in change.added)
+    assert not any("inv9" in str(each) for each in change.added)
+    kb.clear_session("s")
+    assert kb.kb.last_window("s") is None
+
+
+def test_a_standing_goal_is_kept_at_the_level(kb: Any) -> None:
+    web = kb.viewed(labels={"trust": "web"})
+    for id, keep in (("memory", None), ("durable", DurableSubscription())):
+        found = kb.kb.subscribe_goal(parse_body("pay(?x, ?y)"), id=id, keep=keep)
+        assert [row["args"] for row in found.answers] == [["inv1", "de01"]]
+        web.tell("account(acme, xx99). blocked(acme).")
+        since = found.event_id
+        assert kb.kb.goal_changes(id, since) == []
+        kb.tell(f"invoice({id}, acme)")
+        (change,) = kb.kb.goal_changes(id, since)
+        assert [row["args"] for row in change.appeared] == [[id, "de01"]]
+        assert kb.kb.standing_goal(id).id == id
+        assert len(kb.kb.goal_answers(id).answers) == len(names(kb, "pay(?x, ?y)"))
+        assert [goal.id for goal in kb.kb.standing_goals()] == [id]
+        tool = kb.viewed({"trust": "tool"})
+        assert tool.kb.standing_goal(id).id == id  # asks it at the same level
+        assert kb.kb.end_goal(id)
+        assert not kb.kb.end_goal(id)
+        kb.retract(f"invoice({id}, acme)")
 
 
 def test_rules_that_read_it_require_as_much(kb: Any) -> None:

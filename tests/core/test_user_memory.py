@@ -741,3 +741,13 @@ def test_what_has_the_name_alone_hardly_fills_a_window(about_mia, question, aske
 @pytest.mark.parametrize("question", ["Tell me about Mia.", "mia", "What do you know about mia?"])
 def test_a_question_about_a_name_alone_has_all_facts(about_mia, question):
     assert len(about_mia.context(query=question, min_relevance=0.1).entries) == 60
+
+
+def test_a_fact_without_a_beginning_is_valid_from_when_it_was_stored(memory):
+    memory.kb.tell("likes(mia, tea)")
+    memory.kb.tell("likes(mia, milk)", valid_from="2024-01-01")
+    memory.kb.teach("fan(?who, ?what) :- likes(?who, ?what).")
+    for goal in ("likes(mia, ?what)", "fan(mia, ?what)"):
+        assert sorted(memory.kb.ask(goal)) == [("mia", "milk"), ("mia", "tea")]
+        assert memory.kb.ask(goal, as_of="2025-06-01") == [("mia", "milk")]
+    assert memory.kb.count("likes", as_of="2025-06-01") == 1

@@ -40,7 +40,7 @@ FOLDERS = (
 )
 PATTERNS = ["*/README.md", *(f"{folder}*.md" for folder in FOLDERS)]
 PAGES = sorted({page for pattern in PATTERNS for page in ROOT.glob(pattern)})
-CLUSTER = "survive-the-loss-of-a-machine.md"
+CLUSTER = "replication.md"
 KEYED, KEYS = "turn-on-keys.md", {"AUTH_ENABLED": "true", "BOOTSTRAP_TOKEN": "a-long-random-text"}
 """The page whose server asks for keys, and the settings it tells of."""
 MODELLED = ("swap-the-model.md",)
@@ -228,7 +228,10 @@ def test_links_lead_somewhere():
 def test_pages_made_from_the_code_are_current(monkeypatch):
     module = script_of_docs("generate", monkeypatch)
     for page, make in module.GENERATED.items():
-        assert page.read_text(encoding="utf-8") == f"{module.NOTE}\n\n{make()}\n", page
+        assert (
+            page.read_text(encoding="utf-8")
+            == f"{module.NOTE}\n\n{module.with_related(page, make())}\n"
+        )
 
 
 def test_every_opcode_is_documented():
@@ -281,7 +284,8 @@ def test_every_method_of_a_knowledge_base_is_documented():
             if not key.startswith("_") and (callable(value) or isinstance(value, property))
         }
         assert own
-        assert [key for key in own if f"\n### {kind.__name__}.{key}\n" not in page] == []
+        names = {key: rf"\b{kind.__name__}\.{key}\b" for key in own}
+        assert [key for key, each in names.items() if not re.search(each, page)] == []
 
 
 SITE = sorted((ROOT / "docs").glob("**/*.md"))
@@ -304,7 +308,7 @@ def test_every_setting_error_code_and_hook_is_documented():
     raised = {error.code for error in _below(KBError)}
     text = (pages / "errors.md").read_text(encoding="utf-8")
     assert [code for code in raised if f"`{code}`" not in text] == []
-    hooks = (pages / "hooks.md").read_text(encoding="utf-8")
+    hooks = (pages / "plugin-protocols.md").read_text(encoding="utf-8")
     assert [
         hook for hook in vars(hookspecs) if hook.startswith("kb_") and f"## {hook}\n" not in hooks
     ] == []

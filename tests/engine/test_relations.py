@@ -32,6 +32,35 @@ def test_rows_are_a_set_with_ids_in_order_of_insertion(engine, rows):
     assert (counts.rows, counts.live, counts.visible, counts.epoch) == (3, 3, 3, 0)
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_many_patterns_match_what_each_of_them_matches(engine, hidden):
+    relation = engine.relation(3)
+    draw = random.Random(3)
+    symbols = engine.intern_many([f"s{i}" for i in range(8)])
+    flat = array("I", [draw.choice(symbols) for _ in range(3 * 300)])
+    relation.insert(flat, 300)
+    relation.delete(flat[:30], 10)
+    relation.hide(flat[30:60], 10, True)
+    patterns = [[0, 0, 0], *([draw.choice([0, *symbols]) for _ in range(3)] for _ in range(50))]
+    flat = array("I", [symbol for pattern in patterns for symbol in pattern])
+    ids, numbers = relation.match_many(flat, len(patterns), hidden=hidden)
+    expected = [
+        (id, number)
+        for number, pattern in enumerate(patterns)
+        for id in relation.match(pattern, hidden=hidden)[1]
+    ]
+    assert list(zip(ids, numbers, strict=True)) == expected
+    assert len(expected) > 100  # more than one call of the engine returns
+    assert relation.match_many(array("I"), 0) == (array("I"), array("I"))
+
+
+def test_texts_are_looked_up_together(engine):
+    (known,) = engine.intern_many(["é"])
+    assert list(engine.find_many(["a", "é", "é"])) == [0, known, known]
+    assert list(engine.find_many([])) == []
+    assert engine.find("a") == 0
+
+
 @pytest.mark.parametrize("arity", [0, 1, 2, 3, 7, 64])
 def test_every_arity(engine, arity):
     relation = engine.relation(arity)

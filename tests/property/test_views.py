@@ -112,6 +112,51 @@ def perform(kb: kbcore.KnowledgeBase, step: tuple[str, Any, Labels, Labels]) -> 
         kb.fork("copy")
 
 
+class Mirror:
+    """The facts and rules of a view without a scope, as its events tell of them."""
+
+    def __init__(self, kb: kbcore.KnowledgeBase) -> None:
+        self.facts: set[str] = set()
+        self.rules: set[str] = set()
+        kb.subscribe(self.hear)
+
+    def hear(self, event: dict[str, Any]) -> None:
+        assert "labels" not in event.get("atom", ())
+        if event["scope"] is not None:
+            return
+        kind, known = event["type"], self.rules if "rule" in event else self.facts
+        text = event["rule"]["text"] if "rule" in event else str(stated(event["atom"]))
+        if kind.endswith("_asserted"):
+            assert event.get("updated", text in known) == (text in known) or "rule" not in event
+            known.add(text)
+        else:
+            known.remove(text)
+
+
+def stated(row: Any) -> tuple[Any, ...]:
+    return row["negated"], row["predicate"], *row["args"]
+
+
+def told(kb: kbcore.KnowledgeBase) -> tuple[set[str], set[str]]:
+    facts, rules, *_ = kb.kb.contents(None)
+    return {str(stated(row)) for row in facts}, {each.text.rstrip(".") + "." for each in rules}
+
+
+@examples(150)
+@given(st.lists(steps, max_size=25), st.lists(some_views, min_size=1, max_size=2))
+def test_the_events_of_a_view_tell_what_it_shows(
+    history: list[tuple[str, Any, Labels, Labels]], views: list[Labels]
+) -> None:
+    with kbcore.open_kb() as kb:
+        kb.teach(DECLARED)
+        mirrors = [(kb.viewed(view), Mirror(kb.viewed(view))) for view in views if view]
+        for step in history:
+            perform(kb, step)
+            for seen, mirror in mirrors:
+                if seen.kb.view:
+                    assert (mirror.facts, mirror.rules) == told(seen)
+
+
 def shown(kb: kbcore.KnowledgeBase) -> dict[str, Any]:
     answers = {goal: sorted(map(tuple, kb.ask(goal))) for goal in GOALS}
     counts = {goal: kb.ask(goal).count() for goal in GOALS}

@@ -27,7 +27,12 @@ MARKER = "zebra"
 
 DECLARED = "@levels trust: web < user. @groups team: hr, eng."
 HR, ENG = {"team": ["hr"]}, {"team": ["eng"]}
-STREAMS = {("GET", "/mcp"), ("GET", "/mcp/sse"), ("GET", "/goals/<id>/events")}
+STREAMS = {
+    ("GET", "/mcp"),
+    ("GET", "/mcp/sse"),
+    ("GET", "/goals/<id>/events"),
+    ("GET", "/memory/events"),
+}
 
 
 @dataclass
@@ -83,6 +88,10 @@ def fill(walked: Walked, *names: str) -> None:
         walked.post("/tell", admin, {"text": f"~note(ann, {name}4)"}, **own)
         rule = f"by_{name}(?{name}) :- note(ann, ?{name}), not of_{name}(rum)."
         walked.post("/teach", admin, {"text": rule}, **own)
+        deployed = f"kept_{name}(tea). kept(?x) :- kept_{name}(?x), not note(ann, none_{name})."
+        text = {"text": deployed, "message": f"for {name}", "scope": None}
+        rule_set = walked.send("PUT", f"/rulesets/set_{name}", admin, text, **own)
+        assert rule_set.status_code == 200, rule_set.text
         message = {
             "speaker": f"{name}son",
             "text": f"Tea with {name} at noon.",
@@ -203,7 +212,7 @@ QUERIES = {
     "/mcp/messages": "?sessionId=none",
 }
 
-VALUES = {"<id>": "m-eng", "<name>": "access", "<tenant>": "a", "<path:name>": "facts"}
+VALUES = {"<id>": "m-eng", "<name>": "set_eng", "<tenant>": "a", "<path:name>": "facts"}
 
 
 def target(template: str) -> str:
@@ -263,6 +272,38 @@ def test_a_view_answers_as_a_base_of_what_it_admits(walked: Walked) -> None:
             alone = only.send(method, target(template), walked.reader, body, **accept)
             shown, expected = (GLOBAL.sub("", shows(each)) for each in (whole, alone))
             assert shown == expected, (method, template, body)
+
+
+def heard(walked: Walked, key: str, **headers: str) -> list[str]:
+    """Return the events of the log as a stream sends them, without numbers of the whole tenant."""
+    answer = walked.send("GET", "/memory/events?since=1", key, **headers)
+    assert answer.status_code == 200, answer.text
+    texts = []
+    for part in answer.response:
+        text = part.decode()
+        if text.startswith(": position"):
+            break
+        texts += re.findall("^data: (.*)$", text, re.M)
+    answer.close()
+    return [
+        re.sub(r'"(timestamp|createdAt|validFrom)":[0-9]+', "", GLOBAL.sub("", each))
+        for each in texts
+    ]
+
+
+def test_the_events_of_a_view_are_those_of_a_base_of_what_it_admits(walked: Walked) -> None:
+    """Before any other test writes."""
+    only = replace(walked, database="only")
+    for key, headers in (
+        (walked.reader, {}),
+        (walked.writer, {}),
+        (walked.admin, {"X_View": json.dumps(ENG)}),
+    ):
+        events = heard(walked, key, **headers)
+        assert events == heard(only, key, **headers)
+        assert len(events) > 20
+        assert MARKER not in str(events)
+    assert MARKER in str(heard(walked, walked.admin))
 
 
 def test_what_concerns_a_whole_tenant_refuses_keys_with_a_view(walked: Walked) -> None:

@@ -1,4 +1,4 @@
-"""The tree of a question in `docs/operations/traces.md` is that of real spans.
+"""The tree of a question in `docs/operations/monitoring.md` is that of real spans.
 
 KB_GOLDEN=write writes it into the page.
 """
@@ -20,7 +20,7 @@ from support.servers import Server
 
 import kbcore_client
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations" / "traces.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations" / "monitoring.md"
 BEGIN, END = "<!-- the tree of a question -->\n```text\n", "```\n<!-- its end -->"
 RULES = "may_order(?who, ?what) :- likes(?who, ?what), in_stock(?what)."
 SHOWN = (

@@ -138,7 +138,8 @@ class PurgeOutcome:
     The lists are cut at the limit of the request; the counts are complete, except that of
     conclusions if `truncated`. `rules` mention the subject and stay. `scopes` have names that
     mention it: objects with `scope`, `factCount` and `dropped`. `similar` are names of which the
-    subject is only a part. `erased` is True if no byte of the text is left in the log and the
+    subject is only a part. `restored` are facts that a removed one had ended, as they hold without
+    it. `erased` is True if no byte of the text is left in the log and the
     snapshots of the server. Changes before the number `undo_from` cannot be undone any more.
     """
 
@@ -157,6 +158,7 @@ class PurgeOutcome:
     scopes: list[dict[str, Any]]
     similar: list[str]
     undo_from: int | None
+    restored: list[Row]
 
     @classmethod
     def of(cls, answer: Json) -> PurgeOutcome:
@@ -177,6 +179,7 @@ class PurgeOutcome:
             answer.get("scopes", []),
             answer.get("similar", []),
             answer.get("undoFrom"),
+            answer.get("restored", []),
         )
 
 

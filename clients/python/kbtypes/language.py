@@ -126,3 +126,10 @@ class GoalSuggestions(Record):
         )
     )
     goals: tuple[SuggestedGoal, ...]
+    as_of: int | None = field(
+        default=None,
+        metadata=member(
+            about="Time of the answers in epoch milliseconds, the end of the period that the "
+            "question names, such as `in 2024`; null if it names none."
+        ),
+    )

@@ -132,9 +132,15 @@ def sets_note(rule_sets: Iterable[Json]) -> str:
     return ", ".join(f"{each['name']} version {each['version']}" for each in rule_sets)
 
 
+_LABELS = member(about="Levels and groups by dimension. Only with labels.", sparse=True)
+
+
 @dataclass(frozen=True, slots=True)
 class RuleSetInfo(Record):
-    """A rule set: its name, scope and version, and the numbers of what it contains."""
+    """A rule set: its name, scope and version, and the numbers of what it contains.
+
+    `labels` are those of its rules and facts, None without any, or where a view shows it.
+    """
 
     name: str
     scope: str | None
@@ -143,13 +149,15 @@ class RuleSetInfo(Record):
     rules: int
     declarations: int
     facts: int
+    labels: Json | None = field(default=None, metadata=_LABELS)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSetContents(Record):
     """The contents of the version of a rule set that is in force, as statements.
 
-    `by_hand` are those of the statements that were also stored one by one.
+    `by_hand` are those of the statements that were also stored one by one. `labels` are those of
+    its rules and facts, None without any, or where a view shows it.
     """
 
     name: str
@@ -164,3 +172,4 @@ class RuleSetContents(Record):
     by_hand: list[str] = field(
         metadata=member(about="Those of the statements that were also stored one by one.")
     )
+    labels: Json | None = field(default=None, metadata=_LABELS)

@@ -92,7 +92,13 @@ class DiffOptions(TypedDict, total=False):
 
 
 class WindowOptions(DiffOptions, total=False):
-    """Keyword arguments of `context` and `ingest`; all are optional."""
+    """Keyword arguments of `context` and `ingest`; all are optional.
+
+    They are the fields of `POST /memory/context` in Python's spelling; `auto_resolve` is
+    `autoResolveContradictions`, `buckets` `relevanceBuckets` (or the predicates of each bucket by
+    its name), `max_per_predicate` `maxFactsPerPredicate` and `session` `sessionId`. `format` is
+    initially `facts`. A goal may be a pair of a predicate and its arguments.
+    """
 
     session: str | None
     """Name of the conversation whose windows are compared."""

@@ -10,7 +10,7 @@ words, count against a chain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from heapq import nlargest
@@ -19,6 +19,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from kbcore.context.relevance.predicates_asked import AskedPredicates, Signature
+from kbcore.context.relevance.related_words import related
+from kbcore.context.relevance.similar_phrases import Phrase, Similar, SimilarPhrase
 from kbcore.context.relevance.subjects import of_asking
 from kbcore.context.relevance.wording import Wording, pairs_of
 from kbcore.reason.budget import Budget
@@ -64,10 +66,29 @@ UNNAMED_COST = 0.1
 BACKWARD_COST = 0.1
 BOUNDARY_COST = 0.1
 INVERSION_COST = 0.1
+RELATED_COST = 0.05
 """Costs of a step, of one none of whose name the question has, of one against its key or the order
 of arguments, of one with words on both sides of a preposition or relative pronoun that is not its
-own, and of a pair of steps in another order than their words.
+own, of a pair of steps in another order than their words, and of a word that is only related to
+one of the predicate.
 """
+
+SIMILAR_WEIGHT = 0.7
+SIMILAR_COST = 0.3
+"""Weight of a word in a phrase that is similar to a predicate, and cost of a step with such words,
+times one minus the cosine.
+"""
+
+SIMILAR_STEM = ""
+"""Stem of such words: that of no word."""
+
+NO_PHRASE = SimilarPhrase(frozenset(), 1.0)
+
+MAX_PHRASES = 8
+"""Phrases of a question that are compared with predicates."""
+
+RELATED_SHARE = 0.85
+"""Share of the weight of a word that a related word has."""
 
 _WORD = re.compile(r"[^\W_](?:[\w.&'\u2019-]*\w)?")
 _POSSESSIVE = re.compile(r"['\u2019]s$")
@@ -77,6 +98,7 @@ WHETHER, HOW, WHEN = "whether", "how", "when"
 TIME, NUMBER, NAME = "time", "number", "name"
 """Kinds of values that a question asks for."""
 
+_ARTICLES = frozenset(("a", "an", "the"))
 _KINDS = {
     WHEN: TIME,
     **dict.fromkeys(("who", "whom", "whose", "where"), NAME),
@@ -84,6 +106,17 @@ _KINDS = {
 }
 _MORE = frozenset(("and", "if", "or", "why"))
 """Words of questions that ask for more than a value."""
+
+_NEVER_SIMILAR = _MORE | frozenset(
+    """
+    after ago always amount at average before best but count earlier ever except except first former formerly how last later least
+    mean most neither never next no nobody none nor not now once only originally other number otherwise past prior previous
+    previously since sum then total until when without yet
+    """.split()
+)
+"""Words that change what is asked for, so that a phrase that is similar to a predicate has not all
+of its words.
+"""
 
 _AUXILIARIES = frozenset(
     (
@@ -128,7 +161,7 @@ BEFORE, AFTER = 0, 1
 
 class Placed(NamedTuple):
     """A word with its number among those that count, and its place: the side of a constant, and the
-    distance from it. `weight` is that for a step.
+    distance from it. `weight` is that for a step, which has the word itself or the related `stem`.
     """
 
     bit: int
@@ -136,6 +169,7 @@ class Placed(NamedTuple):
     side: int
     distance: int
     weight: float = 0.0
+    stem: str = ""
 
 
 class Mention(NamedTuple):
@@ -189,7 +223,8 @@ RANK = attrgetter("rank")
 class MeantGoal:
     """A goal that a question can mean: its body, the variable that it asks for (None: whether it
     holds), and a score of at most about 1. `coverage` is the share of the words that it has,
-    `kind` what its values have to be: TIME, NUMBER, NAME, or None for anything.
+    `kind` what its values have to be: TIME, NUMBER, NAME, or None for anything. Of a goal that
+    `is_counted`, the question asks for the number of its values.
     """
 
     body: tuple[Literal, ...]
@@ -197,6 +232,7 @@ class MeantGoal:
     score: float
     coverage: float
     kind: str | None = None
+    is_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,21 +243,48 @@ class QuestionInWords:
     asker: str | None = None
 
 
+class Readings(NamedTuple):
+    """The readings of a question, best first, and the number of its constants.
+
+    `phrases` are what a sentence model may compare with the texts of predicates, `descriptions`.
+    """
+
+    goals: list[MeantGoal]
+    constants: int
+    phrases: list[Phrase]
+    descriptions: dict[Signature, str]
+
+
 def readings_of(
-    tenant: Tenant, known: AskedPredicates, question: QuestionInWords, budget: Budget
-) -> tuple[list[MeantGoal], int]:
-    """Return the readings of a question, best first, and the number of its constants.
+    tenant: Tenant,
+    known: AskedPredicates,
+    question: QuestionInWords,
+    budget: Budget,
+    similar: Similar | None = None,
+) -> Readings:
+    """Return the readings of a question; with `similar`, its words also mean predicates that a
+    phrase with them is similar to.
 
     The caller holds the read lock. Raises BudgetExceeded.
     """
-    search = _Search(tenant, known, question, budget)
-    return search.readings(), len(search.mentions)
+    search = _Search(tenant, known, question, budget, similar or {})
+    descriptions = {
+        signature: wording.description
+        for signature, wording in budget.paced(known.wordings.items(), 100)
+    }
+    return Readings(search.readings(), len(search.mentions), search.phrases(), descriptions)
 
 
 class _Search:
     def __init__(
-        self, tenant: Tenant, known: AskedPredicates, question: QuestionInWords, budget: Budget
+        self,
+        tenant: Tenant,
+        known: AskedPredicates,
+        question: QuestionInWords,
+        budget: Budget,
+        similar: Similar,
     ) -> None:
+        self._similar = similar
         self._known = known
         self._budget = budget
         is_short = len(question.text) <= MAX_QUESTION_CHARS
@@ -231,7 +294,9 @@ class _Search:
         self._tokens: list[AskedWord] = []
         self._wordings: list[tuple[Signature, Wording]] = []
         self._placed: dict[Mention, list[Placed]] = {}
-        self.kind = _kind_of([run.group().casefold() for run in self._runs[:MAX_WORDS]])
+        runs_of_kind = [run.group().casefold() for run in self._runs[:MAX_WORDS]]
+        self.kind = _kind_of(runs_of_kind)
+        self._asks_how_many = (HOW, "many") in pairwise(runs_of_kind)
         first = self._runs[0].group().casefold() if self._runs else ""
         self._is_polar = first in _AUXILIARIES or WHETHER in question.text.casefold()
         if not 0 < len(self._runs) <= MAX_WORDS:
@@ -243,6 +308,11 @@ class _Search:
                 by_stem.setdefault(stem, []).append(signature)
         self.mentions = self._mentions(tenant, question, by_stem)
         self._tokens = self._content(by_stem)
+        self._related = {
+            token.stem: [each for each in related(token.stem) if each in by_stem]
+            for token in self._tokens
+            if token.importance and token.stem not in by_stem
+        }
         self._wordings = self._matching(by_stem)
 
     def _mentions(
@@ -329,9 +399,12 @@ class _Search:
         """Return the predicates with the most words of the question."""
         scores: dict[Signature, float] = {}
         for token in self._tokens:
-            sharing = by_stem.get(token.stem, ())
-            for signature in sharing:
-                scores[signature] = scores.get(signature, 0.0) + 1.0 / len(sharing)
+            for stem in (token.stem, *self._related.get(token.stem, ())):
+                sharing = by_stem.get(stem, ())
+                for signature in sharing:
+                    scores[signature] = scores.get(signature, 0.0) + 1.0 / len(sharing)
+        for signature, phrases in self._similar.items():
+            scores[signature] = scores.get(signature, 0.0) + phrases[0].cosine
         best = nlargest(MAX_STEPS_LOOKED_AT, scores, key=lambda each: (scores[each], each))
         return [(signature, self._known.wordings[signature]) for signature in best]
 
@@ -377,19 +450,116 @@ class _Search:
         """Yield the chains with a step: it has all of its words, or not the outermost ones, which
         may be those of a later step.
         """
+        for phrase in (NO_PHRASE, *self._similar.get((wording.predicate, wording.arity), ())):
+            yield from self._with_phrase(chain, wording, source, target, phrase)
+
+    def _with_phrase(
+        self, chain: Chain, wording: Wording, source: int, target: int, phrase: SimilarPhrase
+    ) -> Iterator[Chain]:
+        """Yield the chains with a step, which also has the words of a similar phrase."""
         own: list[Placed] = []
         stems: set[str] = set()
         for placed in self._outwards(chain.start):
-            stem = placed.token.stem
-            is_free = not chain.covered >> placed.bit & 1 and stem not in stems
-            if is_free and (weight := wording.weight(stem, target)):
+            if chain.covered >> placed.bit & 1:
+                continue
+            weight, stem = self._weight(wording, placed.token, target, phrase)
+            if weight and (stem == SIMILAR_STEM or stem not in stems):
                 stems.add(stem)
-                own.append(placed._replace(weight=weight))
+                own.append(placed._replace(weight=weight, stem=stem))
+        is_similar = any(each.stem == SIMILAR_STEM for each in own)
+        if phrase is not NO_PHRASE and not is_similar:
+            return
+        score = chain.score - (SIMILAR_COST * (1 - phrase.cosine) if is_similar else 0.0)
+        chain = replace(chain, score=score)
         yield from self._with_words(chain, wording, source, target, own)
         block = self._outermost(own)
         if block and len(block) < len(own):
             inner = [each for each in own if each not in block]
             yield from self._with_words(chain, wording, source, target, inner)
+
+    def _weight(
+        self, wording: Wording, token: AskedWord, target: int, phrase: SimilarPhrase
+    ) -> tuple[float, str]:
+        """Return the weight of a word of the question for a predicate, and the stem that the
+        predicate has: the same, or else a related one. It is SIMILAR_STEM if the predicate has
+        neither, but the phrase that is similar to it has the word.
+        """
+        stem = token.stem
+        weight = wording.weight(stem, target)
+        if weight >= SIMILAR_WEIGHT:
+            return weight, stem
+        if token.number in phrase.numbers:
+            return SIMILAR_WEIGHT, SIMILAR_STEM
+        if weight:
+            return weight, stem
+        others = self._related.get(stem, ())
+        return max(
+            ((RELATED_SHARE * wording.weight(each, target), each) for each in others),
+            default=(0.0, stem),
+        )
+
+    def phrases(self) -> list[Phrase]:
+        """Return phrases of a question for a value without its first constant: the parts before it, each from
+        an article on, also with a part of what follows it: the first such part belongs to the last
+        part before, as in "the town the boss of mia lives in was founded in".
+        """
+        if not self.mentions or self.kind == NUMBER:
+            return []
+        parts: list[list[int]] = [[]]
+        for number in range(self.mentions[0].start):
+            if self._runs[number].group().casefold() in _ARTICLES:
+                if self._has_content(parts[-1]):
+                    parts.append([])
+                else:
+                    parts[-1].clear()
+            parts[-1].append(number)
+        after = self._parts_after(self.mentions[0].end)
+        rest = [number for part in after for number in part]
+        pairs: list[tuple[list[int], list[int]]] = [(part, []) for part in parts]
+        pairs += zip(reversed(parts), after, strict=False)
+        pairs += [(parts[0], rest), (parts[-1], rest)]
+        phrases = dict.fromkeys(
+            Phrase(self._text_of([*part, *tail]), self._coverable([*part, *tail]))
+            for part, tail in pairs
+            if self._has_content([*part, *tail])
+        )
+        return list(phrases)[:MAX_PHRASES]
+
+    def _parts_after(self, start: int) -> list[list[int]]:
+        """Return the words from a number on in parts: each begins with an auxiliary verb, or after
+        a preposition.
+        """
+        parts: list[list[int]] = []
+        for number in range(start, len(self._runs)):
+            word = self._runs[number].group().casefold()
+            if not parts or word in _AUXILIARIES or self._ends_part(number - 1):
+                parts.append([])
+            parts[-1].append(number)
+        return parts
+
+    def _ends_part(self, number: int) -> bool:
+        word = self._runs[number].group().casefold()
+        return word in STOP_WORDS and word not in _ARTICLES and word not in _AUXILIARIES
+
+    def _text_of(self, numbers: Sequence[int]) -> str:
+        return " ".join(self._runs[number].group() for number in numbers)
+
+    def _coverable(self, numbers: Sequence[int]) -> tuple[tuple[int, str], ...]:
+        """Return the words that a similar phrase can have, with their numbers: no names and
+        numbers, and nothing that asks for more.
+        """
+        asked = {token.number for token in self._tokens if token.importance}
+        return tuple(
+            (number, word)
+            for number in numbers
+            if (word := self._runs[number].group()).isalpha()
+            and number in asked
+            and (number == 0 or word.islower())
+            and word not in _NEVER_SIMILAR
+        )
+
+    def _has_content(self, numbers: Sequence[int]) -> bool:
+        return any(token.importance and token.number in numbers for token in self._tokens)
 
     def _outermost(self, own: Sequence[Placed]) -> list[Placed]:
         """Return the words before the constant that are farthest from it, as far as they follow
@@ -413,7 +583,7 @@ class _Search:
         if sum(each.weight for each in own) < MIN_STEP_WEIGHT or self._splits(chain, own, wording):
             return
         signature = wording.predicate, wording.arity
-        stems = {each.token.stem for each in own}
+        stems = {each.stem for each in own}
         if wording.is_part_of_name(stems):
             return
         nearest = min((each.side, each.distance) for each in own)
@@ -422,6 +592,9 @@ class _Search:
             score -= UNNAMED_COST * len(wording.names - stems) / len(wording.names)
         if self._is_backward(wording, stems, source, target):
             score -= BACKWARD_COST
+        score -= RELATED_COST * sum(
+            each.stem not in (SIMILAR_STEM, each.token.stem) for each in own
+        )
         score -= BOUNDARY_COST * self._boundaries(own, wording)
         score -= INVERSION_COST * sum(nearest < earlier for earlier in chain.places)
         step, used = self._bound(ChainStep(signature, source, target), chain.used)
@@ -456,7 +629,7 @@ class _Search:
         others = {
             token.number
             for bit, token in enumerate(self._tokens)
-            if chain.covered >> bit & 1 and token.stem not in wording.stems
+            if chain.covered >> bit & 1 and not self._has(wording, token.stem)
         }
         return any(
             each.side == BEFORE
@@ -464,6 +637,11 @@ class _Search:
             and not others.isdisjoint((each.token.number - 1, each.token.number + 1))
             for each in own
         )
+
+    def _has(self, wording: Wording, stem: str) -> bool:
+        """Return whether a predicate has a stem of the question, or a related one."""
+        own = wording.stems
+        return stem in own or not own.isdisjoint(self._related.get(stem, ()))
 
     def _boundaries(self, own: Sequence[Placed], wording: Wording) -> int:
         """Return how many of the words of a step a preposition or a pronoun separates from others
@@ -474,8 +652,9 @@ class _Search:
         return sum(
             each.side == BEFORE
             and each.distance > nearest
-            and not self._pairs.get(each.token.stem, wording.of(each.token.stem)).issubset(
-                wording.of(each.token.stem)
+            and each.stem != SIMILAR_STEM
+            and not self._pairs.get(each.token.stem, wording.of(each.stem)).issubset(
+                wording.of(each.stem)
             )
             for each in own
         )
@@ -559,7 +738,21 @@ class _Search:
             body.append(Literal(Atom(step.signature[0], tuple(args))))
         coverage = self.coverage(chain)
         variable = value if isinstance(value, Variable) and chain.steps[-1].target >= 0 else None
-        return MeantGoal(tuple(body), variable, round(chain.rank, 4), round(coverage, 4), self.kind)
+        is_counted = self._asks_how_many and not self._has_one_value(chain.steps[-1])
+        return MeantGoal(
+            tuple(body),
+            variable,
+            round(chain.rank, 4),
+            round(coverage, 4),
+            self.kind,
+            is_counted,
+        )
+
+    def _has_one_value(self, step: ChainStep) -> bool:
+        """Return whether the key of a predicate has one value for what a step asks."""
+        key = self._known.key_of(step.signature)
+        known = {step.source, *(at for at, _ in step.bound)}
+        return step.target < 0 or (bool(key) and key <= known)
 
 
 class _Variables:

@@ -69,12 +69,14 @@ class RunGoal(NamedTuple):
 class Suggestion(NamedTuple):
     """The goals that a question can mean, best first, and the one that is believed.
 
-    `reason` is one of REASONS if none is.
+    `answers` are its answers, or the number of them if the question asks how many; `reason` is one
+    of REASONS if none is believed.
     """
 
     outcomes: tuple[RunGoal, ...]
     believed: RunGoal | None
     reason: str | None
+    answers: tuple[str, ...] = ()
 
 
 def decided(readings: Sequence[MeantGoal], constants: int, run: Run) -> Suggestion:
@@ -94,7 +96,8 @@ def decided(readings: Sequence[MeantGoal], constants: int, run: Run) -> Suggesti
     believed, reason = _believed(outcomes)
     if believed is not None and len(near) > MAX_RUN:
         believed, reason = None, UNFINISHED
-    return Suggestion((*outcomes, *rest), believed, reason)
+    answers = () if believed is None else _said(believed)
+    return Suggestion((*outcomes, *rest), believed, reason, answers)
 
 
 def limit_run(budget: Budget) -> None:
@@ -155,13 +158,26 @@ def _believed(outcomes: Sequence[RunGoal]) -> tuple[RunGoal | None, str | None]:
     if any(each.answers is None for each in outcomes):
         return None, UNFINISHED
     answered = [
-        each for each in outcomes if each.answers and is_of_kind(each.answers, each.reading.kind)
+        each for each in outcomes if each.answers and is_of_kind(_said(each), each.reading.kind)
     ]
     if not answered:
         return None, NO_ANSWER
     first = answered[0]
     if first.reading.variable is None and len(first.answers or ()) > 1:
         return None, DISAGREE
-    if any(frozenset(each.answers or ()) != frozenset(first.answers or ()) for each in answered):
+    if any(frozenset(_said(each)) != frozenset(_said(first)) for each in answered):
         return None, DISAGREE
+    if first.reading.is_counted and len(first.answers or ()) > MAX_ANSWERS:
+        return None, UNFINISHED
     return first, None
+
+
+def _said(outcome: RunGoal) -> tuple[str, ...]:
+    """Return what the answers of a goal say: their number if the question asks how many, and they
+    are not a number themselves.
+    """
+    answers = outcome.answers or ()
+    reading = outcome.reading
+    if reading.is_counted and answers and not is_of_kind(answers, reading.kind):
+        return (str(len(answers)),)
+    return answers

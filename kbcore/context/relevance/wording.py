@@ -45,6 +45,7 @@ class Wording:
     stem and the preposition after it, with the argument that follows them in the phrase or the
     gloss: `works for {1}`. `after` has the prepositions and pronouns that follow stems in the name,
     the phrase and the gloss. `learnt` are stems of the passages that its facts are based on.
+    `description` is a text for a sentence model: the name, and the gloss or else the phrase.
     """
 
     predicate: str
@@ -56,6 +57,7 @@ class Wording:
     texts: frozenset[str]
     after: tuple[tuple[str, frozenset[str]], ...]
     learnt: frozenset[str] = frozenset()
+    description: str = ""
 
     @property
     def stems(self) -> frozenset[str]:
@@ -103,7 +105,19 @@ def wording_of(
         for stem, following in pairs_of(text).items():
             after[stem] = after.get(stem, frozenset()) | following
     own = about.difference(names, *of_args)
-    return Wording(predicate, arity, names, own, of_args, before, about, tuple(after.items()))
+    said = gloss or re.sub(r"\{\d+\}", " ", phrase or "")
+    description = " ".join(f"{predicate.replace('_', ' ')}: {said}".split()).removesuffix(":")
+    return Wording(
+        predicate,
+        arity,
+        names,
+        own,
+        of_args,
+        before,
+        about,
+        tuple(after.items()),
+        description=description,
+    )
 
 
 def _before(text: str, of_args: tuple[frozenset[str], ...]) -> list[tuple[str, str, int]]:

@@ -13,6 +13,7 @@ from kbcore.branching.preview import Proposal, TruthPreview
 from kbcore.errors import Conflict, Forbidden, InvalidInput, NotFound
 from kbcore.operations.conflicts import ConflictResolver
 from kbcore.operations.episodes.episodes import DEFAULT_LISTED, EpisodeMethods
+from kbcore.operations.episodes.given_back import given_back
 from kbcore.operations.history.undo import LogReplay, UndoneChange
 from kbcore.reason.budget import Budget, RequestLimits
 from kbcore.state.changes import (
@@ -24,17 +25,22 @@ from kbcore.state.changes import (
     EndFacts,
     Outdated,
     PurgeMemory,
+    RestoredFact,
+    RestoreFacts,
     RetractFact,
     UseLabels,
 )
-from kbcore.state.episodes.evidence import evidence_from_json
+from kbcore.state.episodes.evidence import evidence_from_json, evidence_of
 from kbcore.state.episodes.purges import PurgeRecord
-from kbcore.state.facts import AssertOutcome, Fact, Row
+from kbcore.state.facts import AssertOutcome, Fact, Row, conclusion
+from kbcore.state.intervals import without_reserved
 from kbcore.state.labels import NO_LABELS, Labels, admits, dominates
 from kbcore.state.rulebook import StoredDefinition
 from kbcore.state.tenant import Tenant
 from kbcore.timestamps import time_text
 from kbcore.upkeep.purge import (
+    EPISODE,
+    SPEAKER,
     NamedScope,
     PurgedGoal,
     PurgePlan,
@@ -70,7 +76,8 @@ class PurgeRemovals:
     `facts` and `conclusions` are cut at the limit of the request; the counts are complete, except
     those of conclusions if `truncated`. `scopes` have names that mention the subject, with all
     their facts; `rules`, among them phrases, mention it too and stay. `similar` are names that
-    contain the subject as a part of a word. `erased` is True if no byte of the purged text is left
+    contain the subject as a part of a word. `restored` are facts that a removed one had ended, as
+    they hold without it, cut at the limit. `erased` is True if no byte of the purged text is left
     in the log and the snapshots of this node. Changes before the number `undo_from` cannot be
     undone any more.
     """
@@ -84,6 +91,7 @@ class PurgeRemovals:
     goals: list[PurgedGoal]
     scopes: list[NamedScope]
     similar: list[str]
+    restored: list[Row]
     truncated: bool
     dry_run: bool
     limit: int
@@ -233,8 +241,10 @@ class Corrections(EpisodeMethods, ABC):
     ) -> PurgeRemovals:
         """Remove facts and episodes, and their text from the log and the snapshots.
 
-        Facts that keep other evidence stay when their episodes go. Standing goals that mention the
-        subject end. Rules are never removed, only listed; scopes whose names mention the subject
+        Facts that keep other evidence stay when their episodes go. A value that ended when a fact
+        of the episode or speaker began holds again, up to the next newer value; what is removed for
+        another reason was not wrong, and restores nothing. Standing goals that mention the subject
+        end. Rules are never removed, only listed; scopes whose names mention the subject
         are dropped if the target says so. A purge that finds nothing is carried out too, because
         the log may have facts about the subject that were retracted before. Without `wait`, the
         text is removed from log and snapshots in the background; `purges` says when that is done.
@@ -276,14 +286,17 @@ class Corrections(EpisodeMethods, ABC):
             plan.goals,
             plan.scopes,
             plan.similar,
+            [],
             preview.truncated,
             dry_run,
             limit,
             timestamp=self._services.clock.now_ms(),
         )
-        if not dry_run:
+        if dry_run:
+            self._given_back(target, parts, outcome, request_limits)
+        else:
             if self._services.find_tenant(self.database, self.tenant) is not None:
-                self._purge(target, parts, outcome)
+                self._purge(target, parts, outcome, request_limits)
             # Also for a tenant that does not exist: its deletion may not have been erased yet.
             if wait:
                 outcome.erased = self._services.erase(self.database, self.tenant)
@@ -379,7 +392,11 @@ class Corrections(EpisodeMethods, ABC):
             )
 
     def _purge(
-        self, target: PurgeTarget, parts: list[tuple[Any, ...]], outcome: PurgeRemovals
+        self,
+        target: PurgeTarget,
+        parts: list[tuple[Any, ...]],
+        outcome: PurgeRemovals,
+        request_limits: RequestLimits | None,
     ) -> None:
         outcome.id = f"purge-{secrets.token_hex(8)}"
         episodes = tuple(episode.id for episode in outcome.episodes)
@@ -387,12 +404,57 @@ class Corrections(EpisodeMethods, ABC):
         dropped: tuple[Change, ...] = tuple(
             DropScope(each.scope) for each in outcome.scopes if each.dropped
         )
-        for part in parts:
+        for number, part in enumerate(parts):
             purged = PurgeMemory(outcome.id, target.by, part, episodes, goals)
-            delta = self._commit((purged, *dropped))
+            changes: tuple[Change, ...] = (purged, *dropped)
+            if number:
+                delta = self._commit(changes)
+            else:
+                delta = self._commit_given_back(target, parts, outcome, changes, request_limits)
             episodes, dropped = (), ()
             outcome.timestamp = delta.at
         self._end_goals(goals)
+
+    def _commit_given_back(
+        self,
+        target: PurgeTarget,
+        parts: list[tuple[Any, ...]],
+        outcome: PurgeRemovals,
+        changes: tuple[Change, ...],
+        request_limits: RequestLimits | None,
+    ) -> Delta:
+        """Commit a purge, and give others the time back that the removed facts had taken."""
+        for _ in range(MAX_ATTEMPTS):
+            restored, seq = self._given_back(target, parts, outcome, request_limits)
+            if not restored:
+                return self._commit(changes)
+            try:
+                return self._commit((*changes, RestoreFacts(restored)), self._nothing_since(seq))
+            except Outdated:
+                continue
+        raise Conflict("the tenant was changed by other requests again and again")
+
+    def _given_back(
+        self,
+        target: PurgeTarget,
+        parts: list[tuple[Any, ...]],
+        outcome: PurgeRemovals,
+        request_limits: RequestLimits | None,
+    ) -> tuple[tuple[RestoredFact, ...], int]:
+        """Return the facts that hold again after a purge, which the outcome lists, and the number
+        of the change after which they are as they are.
+        """
+        if target.by not in (EPISODE, SPEAKER):
+            return (), 0
+        removed = [rows for part in parts for rows in part]
+        episodes = frozenset(episode.id for episode in outcome.episodes)
+
+        def evaluate(tenant: Tenant, budget: Budget) -> tuple[tuple[RestoredFact, ...], int]:
+            return given_back(tenant, removed, episodes, budget), tenant.seq
+
+        restored, seq = self._evaluated(evaluate, request_limits)
+        outcome.restored = [_row(each) for each in restored[: outcome.limit]]
+        return restored, seq
 
     def _stored(
         self, predicate: str, args: Sequence[str], positive: bool, scope: str | None
@@ -463,6 +525,22 @@ class Corrections(EpisodeMethods, ABC):
                 raise Outdated("the fact has changed")
 
         return check
+
+
+def _row(fact: RestoredFact) -> Row:
+    """Return a restored fact in its external form."""
+    standing = fact.standing
+    row = {
+        **conclusion(fact.predicate, standing.positive, list(fact.args), fact.scope),
+        "metadata": dict(without_reserved(standing.metadata)),
+        "createdAt": standing.created_at,
+        "validFrom": standing.valid_from,
+        "validUntil": standing.valid_until,
+        "ttl": fact.ttl,
+        "confidence": standing.confidence,
+    }
+    spans = evidence_of(standing.metadata)
+    return {**row, "evidence": spans} if spans else row
 
 
 def _retractions(parts: Sequence[tuple[Any, ...]], budget: Budget) -> list[RetractFact]:

@@ -28,6 +28,7 @@ from kbcore.state.changes import (
     EvictFacts,
     ForkScope,
     MergeScope,
+    PurgeMemory,
     RestoreFacts,
 )
 from kbcore.state.episodes.purges import PurgeRecord
@@ -63,7 +64,7 @@ DEFAULT_EVENTS = 100
 MAX_EVENTS = 1000
 """Number of events of one page: the default, and the most."""
 
-CORRECTED, UNDONE = "correct", "undo"
+CORRECTED, UNDONE, PURGE = "correct", "undo", "purge"
 CORRECTS = "corrects"
 
 _EVICTED = {"expired": "expired", "faded": "faded", "replaced": "summarised"}
@@ -211,7 +212,7 @@ def _events(
     budget: Budget,
 ) -> Iterator[FactEvent]:
     for purge in purges:
-        yield FactEvent(PURGED, "purge", purge.at, purge.seq, count=purge.facts)
+        yield FactEvent(PURGED, PURGE, purge.at, purge.seq, count=purge.facts)
     for change in states.records(upto):
         yield from _of_change(states, seen, change, pattern, budget)
 
@@ -265,6 +266,7 @@ class _Causes:
 
     def __init__(self, changes: ChangeSet) -> None:
         self._undone = changes.undoes is not None
+        self._purges = False
         self._facts: dict[FactKey, tuple[int, str]] = {}
         self._scopes: dict[str | None, tuple[int, str]] = {}
         self._corrections: dict[tuple[str | None, str] | FactKey, str] = {}
@@ -302,8 +304,11 @@ class _Causes:
             self._scopes[change.target] = index, _WIDE[type(change)]
         elif isinstance(change, DropScope):
             self._scopes[change.scope] = index, _WIDE[DropScope]
+        elif isinstance(change, PurgeMemory):
+            self._purges = True
         elif isinstance(change, RestoreFacts):
-            self._undone = True  # records of earlier versions do not say what they undo
+            self._undone = not self._purges  # early records do not say what they undo
+            self._facts.update((fact.key, (index, PURGE)) for fact in change.facts)
 
     def _add_facts(self, index: int, cause: str, rows: tuple[FactRows, ...]) -> None:
         self._facts.update((fact.key, (index, cause)) for part in rows for fact in part.facts())

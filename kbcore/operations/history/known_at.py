@@ -15,14 +15,15 @@ from kbcore.clock import Clock
 from kbcore.durable.earlier_states import EarlierStates
 from kbcore.durable.known_states import FIELD, HistoryStart
 from kbcore.errors import InvalidInput, LogTruncated
-from kbcore.events.events import Place
+from kbcore.events.events import EventView, Place
 from kbcore.events.feed import Committed
 from kbcore.operations.base import TenantHandle
 from kbcore.reason.budget import RequestLimits
+from kbcore.state.changes import Delta
 
 if TYPE_CHECKING:
     from kbcore.operations.services import Services
-    from kbcore.state.changes import ChangeSet, Delta
+    from kbcore.state.changes import ChangeSet
     from kbcore.state.labels import Labels
     from kbcore.state.tenant import Tenant
 
@@ -109,6 +110,10 @@ class EarlierReads(TenantHandle):
         tenant as it is now, whose levels decide what the view admits.
         """
         return self
+
+    def event_view(self) -> EventView | None:
+        """Return the view of events that this handle has; None if it sees all of a tenant."""
+        return EventView(self.view, self._stored_tenant()) if self.view else None
 
     def earlier_changes(self, since: int | Place, upto: int) -> Iterator[Committed]:
         """Yield the change sets of the log after a position, or since an instant, with their

@@ -30,12 +30,10 @@ def named_facts(tenant: Tenant, changes: Iterable[Change]) -> set[FactKey]:
     """Return the facts that changes name, and for patterns those that match."""
     names: set[FactKey] = set()
     for change in changes:
-        if isinstance(change, AssertFacts | AddEvidence | EndFacts):
+        if isinstance(change, AssertFacts | AddEvidence | EndFacts | RestoreFacts):
             names.update(fact.key for fact in change.facts)
         elif isinstance(change, AssertRows | EvictFacts | PurgeMemory):
             names.update(fact.key for rows in change.rows for fact in rows.facts())
-        elif isinstance(change, RestoreFacts):
-            names.update((f.scope, f.predicate, f.args, f.standing.positive) for f in change.facts)
         elif isinstance(change, RetractFact | SetPriority):
             signs = (True, False) if change.positive is None else (change.positive,)
             names.update((change.scope, change.predicate, change.args, sign) for sign in signs)

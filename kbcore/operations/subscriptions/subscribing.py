@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Self
 
 from kbcore.clock import Clock
 from kbcore.durable.earlier_states import EarlierStates
@@ -112,6 +113,11 @@ class StandingGoalMethods(TenantHandle):
         BudgetExceeded.
         """
         self.require_present()
+        handle = self._answering(body)
+        if handle is not self:
+            return handle.subscribe_goal(
+                body, scope=scope, ttl_ms=ttl_ms, id=id, keep=keep, request_limits=request_limits
+            )
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "a standing goal needs one scope, not '*'")
         self._check_scope(scope)
@@ -252,12 +258,20 @@ class StandingGoalMethods(TenantHandle):
     # -- readers -----------------------------------------------------------------------------------
 
     def standing_goals(self) -> list[StandingGoal]:
-        """Return the standing goals of the tenant, in the order in which they were added."""
+        """Return the standing goals of the tenant, in the order in which they were added; last
+        those at a level that a predicate requires.
+        """
         goals = self._known_goals(self._read_tenant())
-        return [] if goals is None else goals.all()
+        own = [] if goals is None else goals.all()
+        for handle, ids in self._at_levels():
+            own += (goal for goal in handle.standing_goals() if goal.id in ids)
+        return own
 
     def standing_goal(self, id: str) -> StandingGoal:
         """Return a standing goal and renew it. Raises NotFound."""
+        holder = self._holding(id)
+        if holder is not self:
+            return holder.standing_goal(id)
         goals = self._known_goals(self._read_tenant())
         goal = None if goals is None else goals.get(id)
         if goal is None:
@@ -276,6 +290,9 @@ class StandingGoalMethods(TenantHandle):
 
     def goal_answers(self, id: str, *, request_limits: RequestLimits | None = None) -> GoalAnswers:
         """Return the current answers of a standing goal. Raises NotFound and BudgetExceeded."""
+        holder = self._holding(id)
+        if holder is not self:
+            return holder.goal_answers(id, request_limits=request_limits)
         goal = self.standing_goal(id)
         with self._reads_goals(request_limits) as (goals, tenant, budget):
             return self._goal_answers(tenant, goals, goal, budget)
@@ -294,6 +311,9 @@ class StandingGoalMethods(TenantHandle):
         are not in memory are computed from the log. None if the log does not go back so far: then
         `goal_answers` has the state to continue from. Raises NotFound and BudgetExceeded.
         """
+        holder = self._holding(id)
+        if holder is not self:
+            return holder.goal_changes(id, after, limit=limit, request_limits=request_limits)
         goal = self.standing_goal(id)
         position = self._position(after)
         if position is None:
@@ -331,6 +351,9 @@ class StandingGoalMethods(TenantHandle):
 
         Raises Forbidden for a goal of another key, unless an administrator ends it.
         """
+        holder = self._holding(id)
+        if holder is not self:
+            return holder.end_goal(id)
         goals = self._known_goals(self._read_tenant())
         goal = None if goals is None else goals.get(id)
         if goals is None or goal is None:
@@ -343,6 +366,47 @@ class StandingGoalMethods(TenantHandle):
         was_there = goals.remove(id)
         self._commit((EndSubscriptions((id,)),))
         return was_there
+
+    def _holding(self, id: str) -> Self:
+        """Return the handle that has a standing goal: this one, or a view of the levels that the
+        predicates of the goal require.
+        """
+        return next((handle for handle, ids in self._at_levels(id) if id in ids), self)
+
+    def _at_levels(self, id: str | None = None) -> Iterator[tuple[Self, set[str]]]:
+        """Yield handles on views that goals of this one require, each with the ids of such goals,
+        only the one with `id` if that is given.
+        """
+        if self._requires_nothing():
+            return
+        tenant = self._stored_tenant()
+        goals = [
+            (each.view, each.id, parse_body(each.goal)) for each in self._subscribed(tenant, id)
+        ]
+        for known in registries(tenant):
+            of_view = known.all() if id is None else filter(None, (known.get(id),))
+            goals += [(known.view, goal.id, goal.body) for goal in of_view]
+        views: dict[Labels, set[str]] = {}
+        for view, own, body in goals:
+            if view != self.view and self._required_view(body) == view:
+                views.setdefault(view, set()).add(own)
+        for view, ids in views.items():
+            yield self._through_levels(view), ids
+
+    @staticmethod
+    def _subscribed(tenant: Tenant, id: str | None) -> list[StoredSubscription]:
+        if id is None:
+            return list(tenant.subscriptions)
+        known = tenant.subscriptions.get(id)
+        return [] if known is None else [known]
+
+    def _required_view(self, goal: Sequence[BodyItem]) -> Labels:
+        """Return the view of this handle, narrowed to the levels that a goal requires."""
+        return self.view
+
+    def _through_levels(self, view: Labels) -> Self:
+        """Return a handle like this one on a view that is narrower by levels."""
+        return self
 
     def _standing_bodies(self) -> list[tuple[Labels, Sequence[BodyItem]]]:
         tenant = self._stored_tenant()

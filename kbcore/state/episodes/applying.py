@@ -19,6 +19,7 @@ from kbcore.state.episodes.evidence import Span, evidence_of, union, with_eviden
 from kbcore.state.episodes.purges import PurgeRecord
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.labelling import assert_labelled, settle, take_admitted
+from kbcore.state.labels import NO_LABELS
 from kbcore.state.merging.sides import ConflictingFact
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
@@ -84,7 +85,7 @@ def purge(
     _note_places(tenant, change, yield_now)
     episodes = tenant.episodes.remove(change.episodes, yield_now)
     for episode in paced(episodes, yield_now):
-        tenant.episode_labels.pop(episode.id, None)
+        delta.purged_episodes.add(tenant.episode_labels.pop(episode.id, NO_LABELS))
     if episodes:
         _forget_evidence(tenant, {episode.id for episode in paced(episodes, yield_now)}, yield_now)
     if change.goals:

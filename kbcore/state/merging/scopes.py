@@ -23,6 +23,7 @@ from kbcore.state.merging.differences import (
 from kbcore.state.merging.labelled import has_labels, merge_labelled
 from kbcore.state.merging.sides import ConflictingFact, Keep
 from kbcore.state.partition import RowKey, StoredRelation, located
+from kbcore.state.rulebook import ParsedRule
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import DETAILS, FOREVER, NO_ROW, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
@@ -59,16 +60,21 @@ def _fork(tenant: Tenant, change: ForkScope, delta: Delta, yield_now: YieldNow) 
     rules = tenant.writable_rules()
     source_rules = () if change.source is None else rules.of(change.source)
     for stored in paced(source_rules, yield_now, RULES_PER_YIELD):
-        copy = replace(stored, rule=replace(stored.rule, scope=change.target), scope=change.target)
-        added = [rules.add(copy, each) for each in rules.labels_of(stored)]
+        copy = _in_scope(stored, change.target)
+        forms = [(each, _in_scope(form, change.target)) for each, form in rules.forms_of(stored)]
+        added = [rules.add(form, labels) for labels, form in forms]
         if any(added):
-            delta.rules_added.append(copy)
+            delta.note_rule("rules_added", copy, forms, ())
     declarations = () if change.source is None else rules.declarations_of(change.source)
     for declared in paced(declarations, yield_now, RULES_PER_YIELD):
         rules.declare(replace(declared.declaration, scope=change.target))
     if change.source is not None and tenant.rule_sets:
         tenant.writable_rule_sets().fork(change.source, change.target, yield_now)
     tenant.plan_version += 1
+
+
+def _in_scope(stored: ParsedRule, scope: str) -> ParsedRule:
+    return replace(stored, rule=replace(stored.rule, scope=scope), scope=scope)
 
 
 def _drop(tenant: Tenant, scope: str, delta: Delta, yield_now: YieldNow) -> int:
@@ -79,8 +85,9 @@ def _drop(tenant: Tenant, scope: str, delta: Delta, yield_now: YieldNow) -> int:
         delta.dropped.append(scope)
     rules = tenant.writable_rules()
     for stored in paced(rules.of(scope), yield_now, RULES_PER_YIELD):
+        forms = rules.forms_of(stored)
         rules.remove(scope, stored.id)
-        delta.rules_removed.append(stored)
+        delta.note_rule("rules_removed", stored, forms, ())
     for declared in paced(rules.declarations_of(scope), yield_now, RULES_PER_YIELD):
         rules.withdraw(scope, declared.id)
         delta.declarations_removed.append(declared)

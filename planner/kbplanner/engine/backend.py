@@ -237,6 +237,13 @@ class Relation(Protocol):
         call returns.
         """
 
+    def match_many(
+        self, patterns: array[int], count: int, *, hidden: bool = False
+    ) -> tuple[array[int], array[int]]:
+        """Return the ids of the rows that match each of `count` patterns, as `match` finds them,
+        and for each id the number of its pattern; in order of the patterns.
+        """
+
     def match_rows(self, pattern: Sequence[int], yield_now: YieldNow | None = None) -> array[int]:
         """Return the rows that `match` returns, without their ids."""
 
@@ -432,6 +439,9 @@ class Engine(Protocol):
 
     def find(self, text: str) -> int:
         """Return the symbol of a text, 0 if it was never interned."""
+
+    def find_many(self, texts: Sequence[str]) -> array[int]:
+        """Return the symbols of many texts in one call, 0 for one that was never interned."""
 
     def text(self, symbol: int) -> str:
         """Return the text of a symbol."""

@@ -13,7 +13,7 @@ from kbplanner.engine.backend import RunLimits
 from kbplanner.engine.ground import Ground
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault, InvalidInput
 
-ENGINE_ABI = 7
+ENGINE_ABI = 8
 """Version of the C interface that this package calls: KB_ABI in csrc/kbengine.h."""
 
 BUDGETS = {1: "derivedRows", 2: "memoryBytes", 3: "steps"}

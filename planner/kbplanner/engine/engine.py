@@ -126,6 +126,13 @@ class Engine:
 
     def intern_many(self, texts: Sequence[str]) -> array[int]:
         """Return the symbols of many texts in one call."""
+        return self._symbols_of(lib.kb_intern_many, texts)
+
+    def find_many(self, texts: Sequence[str]) -> array[int]:
+        """Return the symbols of many texts in one call, 0 for one that was never interned."""
+        return self._symbols_of(lib.kb_find_many, texts)
+
+    def _symbols_of(self, function: Any, texts: Sequence[str]) -> array[int]:
         joined = "".join(texts)
         if joined.isascii():
             encoded = joined.encode()
@@ -136,7 +143,7 @@ class Engine:
             ends = array("Q", accumulate(map(len, parts)))
         out = new_array(len(ends))
         ends_view, out_view = ffi.from_buffer("uint64_t[]", ends), ffi.from_buffer("kb_sym[]", out)
-        self.call(lib.kb_intern_many, encoded, ends_view, len(ends), out_view)
+        self.call(function, encoded, ends_view, len(ends), out_view)
         return out
 
     def find(self, text: str) -> int:

@@ -122,6 +122,39 @@ class Relation:
             ids.extend(piece_ids)
         return rows, ids
 
+    def match_many(
+        self, patterns: array[int], count: int, *, hidden: bool = False
+    ) -> tuple[array[int], array[int]]:
+        """Return the ids of the rows that match each of `count` patterns, as `match` finds them,
+        and for each id the number of its pattern; in order of the patterns.
+        """
+        view, flags = self._rows(patterns, count), lib.KB_MATCH_HIDDEN if hidden else 0
+        cursor, filled = ffi.new("uint64_t[2]"), ffi.new("size_t *")
+        all_ids, all_numbers = array("I"), array("I")
+        room = max(2 * count, 64)
+        while True:
+            ids, numbers = new_array(room), new_array(room)
+            ids_view, numbers_view = (
+                ffi.from_buffer("uint32_t[]", ids),
+                ffi.from_buffer("uint32_t[]", numbers),
+            )
+            self.engine.call(
+                lib.kb_match_many,
+                self.handle,
+                view,
+                count,
+                flags,
+                cursor,
+                ids_view,
+                numbers_view,
+                room,
+                filled,
+            )
+            all_ids.extend(ids[: filled[0]])
+            all_numbers.extend(numbers[: filled[0]])
+            if cursor[0] >= count:
+                return all_ids, all_numbers
+
     def match_rows(self, pattern: Sequence[int], yield_now: YieldNow | None = None) -> array[int]:
         """Return the rows that `match` returns, without their ids."""
         if any(pattern) or not self._arity or len(pattern) != self._arity:

@@ -74,6 +74,8 @@ class Limits:
 
     def constant_problem(self, text: str) -> str | None:
         """Return what is wrong with a constant, or None."""
+        if text.isascii() and "\0" not in text and len(text) <= self.arg_bytes:
+            return None  # most constants, without another call
         problem = text_problem(text)
         # A code point takes at most four bytes: so most texts need not be encoded.
         if (

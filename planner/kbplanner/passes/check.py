@@ -47,7 +47,8 @@ _UPPER_WORD = re.compile(r"[A-Z][A-Za-z0-9_]*")
 def check_fact(atom: Atom, limits: Limits = DEFAULT_LIMITS) -> None:
     """Refuse an atom that cannot be a fact: InvalidInput names what is wrong."""
     _check_new_name(atom, limits)
-    _check_name(atom, limits)
+    if problem := limits.args_problem(len(atom.args)):
+        raise InvalidInput.at("args", problem)
     for at, arg in enumerate(atom.args):
         if not isinstance(arg, str):
             raise InvalidInput.at(f"args[{at}]", f"a fact has no variables, found {_shown(arg)}")

@@ -8,8 +8,9 @@ dropped, even if a stream has not read them yet.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, islice
 
 import orjson
@@ -35,18 +36,26 @@ class Behind(Exception):
 @dataclass(slots=True)
 class _Block:
     events: list[tuple[ChangeEvent, bytes]]
+    write: Callable[[ChangeEvent], bytes]
     texts: dict[Wanted, bytes] = field(default_factory=dict)
 
-    def text(self, filter: Wanted) -> bytes:
-        """Return the events that pass the filter; the text is cached for streams with the same
-        filter.
+    def text(self, filter: Wanted, after: int) -> bytes:
+        """Return the events that pass the filter, of those after a number; the text of all is
+        cached for streams with the same filter and without a view.
         """
+        if filter.view is not None or after >= 0:
+            return b"".join(self._selected(filter, after))
         text = self.texts.get(filter)
         if text is None:
-            text = b"".join(written for event, written in self.events if filter.takes(event))
+            text = b"".join(self._selected(filter, after))
             if len(self.texts) < _TEXTS:
                 self.texts[filter] = text
         return text
+
+    def _selected(self, filter: Wanted, after: int) -> Iterator[bytes]:
+        for event, written in self.events:
+            if event.number > after and (seen := filter.select(event)) is not None:
+                yield written if seen is event else self.write(seen)
 
 
 class RingEntry:
@@ -72,10 +81,7 @@ class RingEntry:
         """
         numbers = count()
         while (block := self.block(next(numbers), log)) is not None:
-            text = b"".join(
-                t for event, t in block.events if event.number > after and filter.takes(event)
-            )
-            if text:
+            if text := block.text(filter, after):
                 yield text
 
     def block(self, number: int, log: str) -> _Block | None:
@@ -84,12 +90,13 @@ class RingEntry:
             if self._pending is None:
                 return None
             events = list(islice(self._pending, BLOCK))
-            self._blocks.append(_Block([(event, self._written(event, log)) for event in events]))
+            write = partial(self._written, log)
+            self._blocks.append(_Block([(event, write(event)) for event in events], write))
             if len(events) < BLOCK:
                 self._pending = None
         return self._blocks[number]
 
-    def _written(self, event: ChangeEvent, log: str) -> bytes:
+    def _written(self, log: str, event: ChangeEvent) -> bytes:
         shape = event.shape(log, self._committed)
         return b"event: %b\nid: %b\ndata: %b\n\n" % (
             event.kind.encode(),
@@ -258,15 +265,7 @@ class Ring:
                 reader.entry, reader.block, reader.seen = reader.entry + 1, 0, -1
                 continue
             reader.block += 1
-            if reader.seen >= 0:
-                text = b"".join(
-                    t
-                    for event, t in block.events
-                    if event.number > reader.seen and filter.takes(event)
-                )
-            else:
-                text = block.text(filter)
-            if text:
+            if text := block.text(filter, reader.seen):
                 parts.append(text)
                 size += len(text)
         return b"".join(parts)

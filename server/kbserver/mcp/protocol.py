@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbcore import __version__
 from kbcore.errors import CallerLeft, KBError, NotFound
+from kbcore.events.events import EventView
 from kbcore.tracing import spans
 from kbserver.mcp.calls import Call, Fail, Toolbox, Who
 from kbserver.mcp.elicitation import ask_by_result, takes_questions
@@ -236,16 +237,18 @@ class Protocol:
         }
 
     def _subscribe(self, asked: McpRequest) -> Json:
-        if asked.who.has_view:
-            raise RpcFailure(INVALID_PARAMS, "changes are not followed through a view")
         uri = asked.message.text("uri")
-        if not self.sessions.follow(_session(asked), uri):
+        if not self.sessions.follow(_session(asked), uri, self.event_view(asked)):
             raise RpcFailure(NO_RESOURCE, "no resource can have this URI", {"uri": uri})
         return {}
 
     def _unsubscribe(self, asked: McpRequest) -> Json:
         self.sessions.leave(_session(asked), asked.message.text("uri"))
         return {}
+
+    def event_view(self, asked: McpRequest) -> EventView | None:
+        """Return the view through which a request follows changes; None if it sees all."""
+        return self._kb(asked).event_view()
 
     def _kb(self, asked: McpRequest) -> TenantKB:
         kb = self._runtime.knowledge_base(asked.who.database, asked.who.tenant, asked.call)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from kbcore.clock import Clock
 from kbcore.errors import CallerLeft, RateLimited
+from kbcore.events.events import EventView
 from kbserver.mcp.calls import Call
 from kbserver.mcp.elicitation import OpenQuestions
 from kbserver.mcp.outbox import Outbox
@@ -133,12 +134,14 @@ class McpSessions:
         for session in list(self._known.values()):
             self.close(session)
 
-    def follow(self, session: McpSession, uri: str) -> bool:
-        """Subscribe a session to a resource. Returns False if the URI cannot name a resource."""
+    def follow(self, session: McpSession, uri: str, view: EventView | None) -> bool:
+        """Subscribe a session to a resource, as a view shows it. Returns False if the URI cannot
+        name a resource.
+        """
         if len(session.followed) >= MAX_FOLLOWED and uri not in session.followed:
             limit = {"limit": "resources", "value": MAX_FOLLOWED}
             raise RateLimited(f"a session follows at most {MAX_FOLLOWED} resources", 1.0, limit)
-        known = self._subscriptions.follow(session.whose, uri, session.outbox)
+        known = self._subscriptions.follow(session.whose, uri, session.outbox, view)
         if known:
             session.followed.add(uri)
         return known

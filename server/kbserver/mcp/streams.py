@@ -12,6 +12,7 @@ from flask import Flask, Response
 
 from kbcore.durable.request_key import API_KEY
 from kbcore.errors import CallerLeft, RateLimited
+from kbcore.events.events import EventView
 from kbcore.operations.evaluated_goal import KEY_NAME
 from kbcore.operations.slow_log import REQUEST
 from kbcore.tracing.spans import CURRENT
@@ -223,8 +224,10 @@ class Listening:
         whose: Whose,
         id: Id | None,
         tasks: McpTasks,
+        view: EventView | None = None,
     ) -> None:
         self._subscriptions = subscriptions
+        self._view = view
         self._whose = whose
         self._followed: list[str] = []
         self._tasks = tasks
@@ -237,7 +240,7 @@ class Listening:
         leave: list[Callable[[], None]] = []
         try:
             for uri in dict.fromkeys(uris):
-                if self._subscriptions.follow(self._whose, uri, self.outbox):
+                if self._subscriptions.follow(self._whose, uri, self.outbox, self._view):
                     self._followed.append(uri)
             ids = [task.id for task in tasks]
             accepted = {

@@ -282,11 +282,10 @@ class Transport:
                 status=406,
             )
         tasks = self._tasks_named(asked, notifications)
-        if uris and asked.who.has_view:
-            raise RpcFailure(rpc.INVALID_PARAMS, "changes are not followed through a view")
         whose = asked.who.database, asked.who.tenant
+        view = self.protocol.event_view(asked) if uris else None
         stream = Listening(
-            self.protocol.subscriptions, whose, asked.message.id, self.protocol.tasks
+            self.protocol.subscriptions, whose, asked.message.id, self.protocol.tasks, view
         )
         return events(self._counted(asked, self._listened(stream, uris, tasks)))
 

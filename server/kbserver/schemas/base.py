@@ -27,6 +27,7 @@ from kbserver.schemas.fields import (
     Json,
     Many,
     Number,
+    Object,
     One,
     Text,
     Time,
@@ -320,6 +321,8 @@ def _described(type_: Any, about: str | None = None, **more: Any) -> Field[Any]:
         return Many(_described(args[0]), about, **more)
     if origin is dict:
         return ByName(_described(args[1]), about, **more)
+    if origin is Mapping:
+        return Object(about, **more)
     return _FIELDS[type_](about, **more)
 
 

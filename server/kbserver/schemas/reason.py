@@ -548,7 +548,7 @@ class ReceiptAsked(Budgeted):
 
 
 class ReceiptBundle(JsonObject):
-    """A receipt and its signature; docs/reference/receipts.md has the members."""
+    """A receipt and its signature; docs/reference/proofs.md has the members."""
 
     receipt = Object()
     signature = Text()

@@ -9,36 +9,13 @@ speaking; in several turns; or as news of a subject that comes up again and agai
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from types import ModuleType
 
-from .chat_texts import (
-    ADDITIONS,
-    BYES,
-    CORRECTED_REACTIONS,
-    CORRECTIONS,
-    COUNTABLE,
-    DATE_ASKED,
-    DATE_QUESTIONS,
-    DATED,
-    DETAILS,
-    FAMILIES,
-    FRIENDS,
-    GREETINGS,
-    LATE_CORRECTIONS,
-    PAST,
-    PAST_ASKED,
-    PAST_QUESTIONS,
-    REMARKS,
-    REPLIES,
-    SMALL_TALK,
-    STEPS,
-    UPDATE_QUESTIONS,
-    UPDATES,
-    WONDERING,
-    Family,
-)
+from . import chat_texts, other_chat_texts
+from .chat_texts import Family
 from .drafts import PEOPLE
 from .interface import Conversation, Question, Turn
 
@@ -75,28 +52,34 @@ class _Subject:
     """
 
 
-def chat(seed: int) -> Conversation:
-    """Return a chat of two people, with questions of all KINDS."""
-    return _Chat(f"chat-{seed}", random.Random(f"coherent chat {seed}")).made()
+TEXTS: Mapping[str, ModuleType] = {"chats": chat_texts, "other-chats": other_chat_texts}
+"""The sentences of the made chats, by option."""
+
+
+def chat(seed: int, name: str = "chats") -> Conversation:
+    """Return a chat of two people, with questions of all KINDS; `name` is one of TEXTS."""
+    draw = random.Random(f"coherent chat {seed}")
+    return _Chat(f"{name[:-1]}-{seed}", draw, TEXTS[name]).made()
 
 
 class _Chat:
     """The turns and questions of a chat under construction; all choices come from `draw`."""
 
-    def __init__(self, name: str, draw: random.Random) -> None:
-        self._name, self._draw = name, draw
-        self._people = draw.sample([each for each in PEOPLE if each not in FRIENDS], 2)
+    def __init__(self, name: str, draw: random.Random, texts: ModuleType) -> None:
+        self._name, self._draw, self._texts = name, draw, texts
+        self._people = draw.sample([each for each in PEOPLE if each not in self._texts.FRIENDS], 2)
         self._turns: list[Turn] = []
         self._questions: dict[str, tuple[_Subject, Question]] = {}
         self._session = ""
         self._at = datetime(2024, 1, 8, 18, tzinfo=timezone.utc)
-        nouns = [(noun, family) for family in FAMILIES for noun in family.nouns]
+        nouns = [(noun, family) for family in self._texts.FAMILIES for noun in family.nouns]
         draw.shuffle(nouns)
-        count = 2 * SUBJECTS_PER_PERSON - SHARED_SUBJECTS
+        each = min(SUBJECTS_PER_PERSON, len(nouns) // 2)
+        count = 2 * each - SHARED_SUBJECTS
         chosen, self._never = nouns[:count], nouns[count:]
         # Some subjects are of both people: only the name tells them apart.
         both = chosen[:SHARED_SUBJECTS]
-        halves = (chosen[:SUBJECTS_PER_PERSON], [*both, *chosen[SUBJECTS_PER_PERSON:]])
+        halves = (chosen[:each], [*both, *chosen[each:]])
         self._subjects = [
             _Subject(who, noun, family, draw.sample(family.details, len(family.details)))
             for who, half in zip(self._people, halves, strict=True)
@@ -126,18 +109,18 @@ class _Chat:
         day = self._at + timedelta(days=draw.randint(2, 11) if number else 0)
         self._at = day.replace(hour=draw.randint(8, 21), minute=draw.randrange(60))
         first, second = draw.sample(self._people, 2)
-        self._say(first, draw.choice(GREETINGS))
-        self._say(second, draw.choice(REPLIES))
+        self._say(first, draw.choice(self._texts.GREETINGS))
+        self._say(second, draw.choice(self._texts.REPLIES))
         for subject in subjects:
             self._add_subject(subject)
             self._add_small_talk()
         if draw.random() < 0.5:
-            self._say(first, draw.choice(BYES))
+            self._say(first, draw.choice(self._texts.BYES))
 
     def _add_small_talk(self) -> None:
-        for one, other in self._draw.sample(SMALL_TALK, self._draw.randint(0, 2)):
+        for one, other in self._draw.sample(self._texts.SMALL_TALK, self._draw.randint(0, 2)):
             first, second = self._draw.sample(self._people, 2)
-            friend = self._draw.choice(FRIENDS)
+            friend = self._draw.choice(self._texts.FRIENDS)
             self._say(first, one, friend=friend)
             self._say(second, other, friend=friend)
 
@@ -149,15 +132,15 @@ class _Chat:
         self._say(other, draw.choice(subject.family.reactions))
         for index in range(draw.randint(1, DETAILS_AT_ONCE)):
             if index and draw.random() < 0.4:
-                self._say(other, draw.choice(REMARKS))
+                self._say(other, draw.choice(self._texts.REMARKS))
             self._add_detail(subject)
         if draw.random() < 0.15:
-            one, reply = draw.choice(WONDERING)
-            friend = draw.choice(FRIENDS)
+            one, reply = draw.choice(self._texts.WONDERING)
+            friend = draw.choice(self._texts.FRIENDS)
             self._say(who, one, noun=subject.noun, friend=friend)
             self._say(other, reply, friend=friend)
         elif draw.random() < 0.7:
-            self._say(other, draw.choice(REMARKS))
+            self._say(other, draw.choice(self._texts.REMARKS))
         subject.turns.update(turn.id for turn in self._turns[start:])
 
     def _add_detail(self, subject: _Subject) -> None:
@@ -169,57 +152,62 @@ class _Chat:
         elif subject.open:
             detail = subject.open.pop()
             kinds = (self._add_full, self._add_short, self._add_corrected, self._add_several)
-            weights = (4, 5, 3, 4 if detail in COUNTABLE else 0)
+            weights = (4, 5, 3, 4 if detail in self._texts.COUNTABLE else 0)
             draw.choices(kinds, weights)[0](subject, detail)
         if draw.random() < 0.3 and f"{subject.who} {subject.noun} when" not in self._questions:
             self._add_date(subject)
 
     def _add_full(self, subject: _Subject, detail: str) -> None:
-        value = self._draw.choice(DETAILS[detail].values)
+        value = self._draw.choice(self._texts.DETAILS[detail].values)
         turn = self._say(
-            subject.who, self._draw.choice(DETAILS[detail].full), noun=subject.noun, value=value
+            subject.who,
+            self._draw.choice(self._texts.DETAILS[detail].full),
+            noun=subject.noun,
+            value=value,
         )
         id = self._ask(FULL, subject, detail, [turn], [value])
         subject.corrigible.append((detail, value, id))
 
     def _add_short(self, subject: _Subject, detail: str) -> None:
-        texts, draw = DETAILS[detail], self._draw
+        texts, draw = self._texts.DETAILS[detail], self._draw
         value, asked = draw.choice(texts.values), draw.choice((texts.asked, texts.asked_again))
         question = draw.choice(asked)
         if draw.random() < 0.3:
-            question = f"{draw.choice(REMARKS)} {question}"
+            question = f"{draw.choice(self._texts.REMARKS)} {question}"
         self._say(self._other(subject.who), question, noun=subject.noun)
         turn = self._say(subject.who, draw.choice(texts.short), value=value)
         self._ask(SHORT, subject, detail, [turn], [value])
 
     def _add_corrected(self, subject: _Subject, detail: str) -> None:
-        texts, draw = DETAILS[detail], self._draw
+        texts, draw = self._texts.DETAILS[detail], self._draw
         wrong, value = draw.sample(texts.values, 2)
         self._say(subject.who, draw.choice(texts.full), noun=subject.noun, value=wrong)
-        self._say(self._other(subject.who), draw.choice(CORRECTED_REACTIONS), value=wrong)
-        turn = self._say(subject.who, draw.choice(CORRECTIONS), value=value)
+        self._say(
+            self._other(subject.who), draw.choice(self._texts.CORRECTED_REACTIONS), value=wrong
+        )
+        turn = self._say(subject.who, draw.choice(self._texts.CORRECTIONS), value=value)
         self._ask(CORRECTED, subject, detail, [turn], [value], [wrong])
 
     def _correct_later(self, subject: _Subject) -> None:
         """Correct what was said in full before, perhaps in an earlier session."""
         draw = self._draw
         detail, wrong, id = subject.corrigible.pop()
-        value = draw.choice([each for each in DETAILS[detail].values if each != wrong])
+        value = draw.choice([each for each in self._texts.DETAILS[detail].values if each != wrong])
         # The sentence in full says what is corrected; the beginning says that it is.
-        text = f"{draw.choice(LATE_CORRECTIONS)} {draw.choice(DETAILS[detail].full)}"
+        text = f"{draw.choice(self._texts.LATE_CORRECTIONS)} {draw.choice(self._texts.DETAILS[detail].full)}"
         turn = self._say(subject.who, text, noun=subject.noun, value=value)
         del self._questions[id]
         self._ask(CORRECTED, subject, detail, [turn], [value], [wrong])
 
     def _add_several(self, subject: _Subject, detail: str) -> None:
-        texts, draw = DETAILS[detail], self._draw
+        texts, draw = self._texts.DETAILS[detail], self._draw
         values = draw.sample(texts.values, draw.randint(2, 3))
         turns = [
             self._say(subject.who, draw.choice(texts.full), noun=subject.noun, value=values[0])
         ]
         for value in values[1:]:
-            self._say(self._other(subject.who), draw.choice(REMARKS))
-            turns.append(self._say(subject.who, draw.choice(ADDITIONS), value=value))
+            self._say(self._other(subject.who), draw.choice(self._texts.REMARKS))
+            turns.append(self._say(subject.who, draw.choice(self._texts.ADDITIONS), value=value))
         self._ask(SEVERAL, subject, detail, turns, values)
 
     def _add_date(self, subject: _Subject) -> None:
@@ -228,12 +216,15 @@ class _Chat:
         is_past = draw.random() < 0.5
         when = draw.choice(_LAST if is_past else _NEXT)
         if draw.random() < 0.5:
-            text = draw.choice(PAST if is_past else DATED)
+            text = draw.choice(self._texts.PAST if is_past else self._texts.DATED)
         else:
-            self._say(self._other(subject.who), draw.choice(PAST_ASKED if is_past else DATE_ASKED))
+            self._say(
+                self._other(subject.who),
+                draw.choice(self._texts.PAST_ASKED if is_past else self._texts.DATE_ASKED),
+            )
             text = "{when}."
         turn = self._say(subject.who, text, noun=subject.noun, when=when)
-        asked = draw.choice(PAST_QUESTIONS if is_past else DATE_QUESTIONS)
+        asked = draw.choice(self._texts.PAST_QUESTIONS if is_past else self._texts.DATE_QUESTIONS)
         self._note(RELATIVE, subject, "when", asked, [turn], [when])
 
     def _add_news(self, subject: _Subject) -> None:
@@ -241,9 +232,13 @@ class _Chat:
         day = f"{self._at.day} {self._at:%B %Y}"
         if f"{subject.who} {subject.noun} {day}" in self._questions:
             return
-        value = draw.choice(STEPS)
-        turn = self._say(subject.who, draw.choice(UPDATES), noun=subject.noun, value=value)
-        self._note(NEWS, subject, day, draw.choice(UPDATE_QUESTIONS), [turn], [value], day=day)
+        value = draw.choice(self._texts.STEPS)
+        turn = self._say(
+            subject.who, draw.choice(self._texts.UPDATES), noun=subject.noun, value=value
+        )
+        self._note(
+            NEWS, subject, day, draw.choice(self._texts.UPDATE_QUESTIONS), [turn], [value], day=day
+        )
 
     def _ask(
         self,
@@ -254,7 +249,7 @@ class _Chat:
         values: Sequence[str],
         competing: Sequence[str] = (),
     ) -> str:
-        text = self._draw.choice(DETAILS[detail].questions)
+        text = self._draw.choice(self._texts.DETAILS[detail].questions)
         return self._note(kind, subject, detail, text, turns, values, competing)
 
     def _note(

@@ -16,7 +16,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from agent_memory.baselines import BM25, plain_words, stems
-from agent_memory.chats import chat
+from agent_memory.chats import TEXTS, chat
 from agent_memory.interface import Conversation, System
 from agent_memory.made import FULL_PEOPLE, SMALL_PEOPLE, made_conversation
 from agent_memory.public import DataError, read_locomo, read_longmemeval
@@ -62,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     data = parser.add_mutually_exclusive_group()
     data.add_argument("--locomo", type=Path, help="file in the shape of LoCoMo, not made data")
     data.add_argument("--chats", action="store_true", help="made chats of two people, five")
+    data.add_argument("--other-chats", action="store_true", help="the same in other words")
     data.add_argument("--longmemeval", type=Path, help="file in the shape of LongMemEval")
     options = parser.parse_args(argv)
     names = options.systems.split(",")
@@ -109,8 +110,9 @@ def _conversations(options: argparse.Namespace) -> list[Conversation]:
         return list(read_locomo(options.locomo))
     if options.longmemeval:
         return list(read_longmemeval(options.longmemeval))
-    if options.chats:
-        return [chat(options.seed + number) for number in range(CHATS)]
+    for name in TEXTS:
+        if getattr(options, name.replace("-", "_")):
+            return [chat(options.seed + number, name) for number in range(CHATS)]
     return [made_conversation(options.seed, SMALL_PEOPLE if options.small else FULL_PEOPLE)]
 
 

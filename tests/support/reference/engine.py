@@ -430,6 +430,10 @@ class ReferenceEngine:
         """Return the symbol of a text, 0 if it was never interned."""
         return self._symbols.get(text, 0)
 
+    def find_many(self, texts: Sequence[str]) -> array[int]:
+        """Return the symbols of many texts, 0 for one that was never interned."""
+        return array("I", map(self.find, texts))
+
     def text(self, symbol: int) -> str:
         """Return the text of a symbol."""
         return self._texts[symbol]

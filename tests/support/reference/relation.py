@@ -133,6 +133,18 @@ class ReferenceRelation:
                     break
         return rows, ids
 
+    def match_many(
+        self, patterns: array[int], count: int, *, hidden: bool = False
+    ) -> tuple[array[int], array[int]]:
+        """Return the ids of the rows that match each pattern, and the numbers of the patterns."""
+        all_ids, numbers = array("I"), array("I")
+        for number in range(count):
+            pattern = patterns[number * self.arity : (number + 1) * self.arity]
+            ids = self.match(pattern, hidden=hidden)[1]
+            all_ids.extend(ids)
+            numbers.extend([number] * len(ids))
+        return all_ids, numbers
+
     def rows(self, ids: array[int]) -> array[int]:
         """Return the rows with these ids, which must exist, in the given order."""
         self._open()

@@ -32,7 +32,9 @@ def order(a: str, b: str) -> int | None:
 
 def is_equal(a: str, b: str) -> bool:
     """Return True if `a = b` holds: numbers with an exponent are texts here."""
-    return a == b or (not has_exponent(a) and not has_exponent(b) and order(a, b) == 0)
+    if a == b or a[:1].isalpha() or b[:1].isalpha():  # neither a number nor an instant
+        return a == b
+    return not has_exponent(a) and not has_exponent(b) and order(a, b) == 0
 
 
 def test(op: int, a: str, b: str) -> bool:

@@ -192,6 +192,8 @@ def purge(
         click.echo(f"- {each['text']}  [conclusion]")
     for each in answer["episodes"]:
         click.echo(printable(f"- episode {each['id']}, said by {each['speaker']}"))
+    for row in answer["restored"]:
+        click.echo(f"  holds again: {line_of(row)}")
     for each in answer["rules"]:
         click.echo(f"  the rule stays: {each['text']}")
     for each in answer["scopes"]:

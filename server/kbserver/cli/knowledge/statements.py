@@ -103,7 +103,7 @@ def _store(
 ) -> None:
     """Store statements; print the number of facts, if there are any, and the rules."""
     for statement in statements:
-        # `rules.kb` is also two facts without arguments, which nobody means.
+        # `rules.kb` is also two facts without arguments, which is hardly meant.
         if ({".", "/"} & {*statement.strip()[:-1]}) and os.path.isfile(statement):
             raise Failed(
                 f"'{statement}' is a file; `kbcore load {statement}` stores its content", 2

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from kbcore.events.events import EventView
 from kbcore.events.feed import CommitFeed, Committed, Feeds
 from kbserver.mcp.outbox import Outbox
 from kbserver.mcp.resources.uris import Topic, read_uri, topics
@@ -20,9 +21,11 @@ Whose = tuple[str, str]
 
 @dataclass(slots=True)
 class _Followed:
-    """Subscriptions of one tenant, and the function that ends its subscription to commits."""
+    """Subscriptions of one tenant, each with its view, and the function that ends its subscription
+    to commits.
+    """
 
-    by_topic: dict[Topic, dict[str, set[Outbox]]] = field(default_factory=dict)
+    by_topic: dict[Topic, dict[str, dict[Outbox, EventView | None]]] = field(default_factory=dict)
     unsubscribe: Callable[[], None] | None = None
 
 
@@ -45,14 +48,16 @@ class ResourceSubscriptions:
             for boxes in uris.values()
         )
 
-    def follow(self, whose: Whose, uri: str, outbox: Outbox) -> bool:
-        """Notify an outbox of changes of a resource. Returns False if the URI cannot name one."""
+    def follow(self, whose: Whose, uri: str, outbox: Outbox, view: EventView | None = None) -> bool:
+        """Notify an outbox of changes of a resource, of those that a view shows. Returns False if
+        the URI cannot name one.
+        """
         address = read_uri(uri)
         if address is None:
             return False
         with self._mutex:
             followed = self._tenants.setdefault(whose, _Followed())
-            followed.by_topic.setdefault(address.topic, {}).setdefault(uri, set()).add(outbox)
+            followed.by_topic.setdefault(address.topic, {}).setdefault(uri, {})[outbox] = view
             if followed.unsubscribe is None:
                 followed.unsubscribe = self._feed.subscribe(partial(self.committed, whose), *whose)
         return True
@@ -69,7 +74,7 @@ class ResourceSubscriptions:
             )
             if followed is None or address is None or uris is None or uri not in uris:
                 return
-            uris[uri].discard(outbox)
+            uris[uri].pop(outbox, None)
             if not uris[uri]:
                 del uris[uri]
             if not uris:
@@ -85,10 +90,19 @@ class ResourceSubscriptions:
         blocks.
         """
         changed = topics(committed.changes.changes)
-        notified: list[tuple[Outbox, str]] = []
+        concerned: list[tuple[Topic, str, Outbox, EventView | None]] = []
         with self._mutex:
             by_topic = self._tenants[whose].by_topic if whose in self._tenants else {}
             for topic in list(by_topic) if changed is None else changed & by_topic.keys():
-                notified += [(box, uri) for uri, boxes in by_topic[topic].items() for box in boxes]
-        for outbox, uri in notified:
+                for uri, boxes in by_topic[topic].items():
+                    concerned += [(topic, uri, box, view) for box, view in boxes.items()]
+        shown: dict[EventView, set[Topic] | None] = {}
+        for topic, uri, outbox, view in concerned:
+            if view is not None:
+                if view not in shown:
+                    seen = view.changes(committed)
+                    shown[view] = topics(seen) if seen else set()
+                only = shown[view]
+                if only is not None and topic not in only:
+                    continue
             outbox.changed(uri)

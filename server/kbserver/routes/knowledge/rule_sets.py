@@ -39,6 +39,7 @@ from kbserver.security.permissions import demand
 @operation(
     "PUT /rulesets/<name>",
     role=WRITER,
+    viewed=True,
     replies=(as_object("What changed, or would change.", Deployed),),
     body=DeployBody,
     writes=True,
@@ -103,6 +104,7 @@ def deploy(name: str) -> Response:
 @operation(
     "POST /rulesets/<name>/rollback",
     role=WRITER,
+    viewed=True,
     replies=(as_object("What changed.", RolledBack),),
     body=RollbackBody,
     methods=(Method(PythonRuleSets.rollback),),
@@ -131,6 +133,7 @@ def rollback(name: str) -> Response:
 @operation(
     "GET /rulesets",
     role=READER,
+    viewed=True,
     replies=(as_object("The rule sets.", RuleSetsShown),),
     methods=(Method(PythonRuleSets.rule_sets),),
     query={"scope": ReadScope.schema, KNOWN_AT: KNOWN_AT_PARAMETER},
@@ -157,6 +160,7 @@ def rule_sets() -> Response:
 @operation(
     "GET /rulesets/<name>",
     role=READER,
+    viewed=True,
     replies=(as_object("The contents.", RuleSetContentsShown),),
     methods=(Method(PythonRuleSets.rule_set),),
     query={"scope": WriteScope.schema},
@@ -172,6 +176,7 @@ def contents(name: str) -> Response:
 @operation(
     "GET /rulesets/<name>/versions",
     role=READER,
+    viewed=True,
     replies=(as_object("The versions.", RuleSetVersionsShown),),
     methods=(Method(PythonRuleSets.rule_set_versions),),
     query={"scope": WriteScope.schema},
@@ -187,6 +192,7 @@ def versions(name: str) -> Response:
 @operation(
     "GET /rulesets/<name>/diff",
     role=READER,
+    viewed=True,
     replies=(as_object("The differences.", RuleSetCompared),),
     methods=(Method(PythonRuleSets.rule_set_diff, keys={"before": "from", "after": "to"}),),
     query={"from": COUNT, "to": COUNT, "scope": WriteScope.schema},

@@ -9,7 +9,7 @@ from kbcore.events.events import KINDS, Place, Wanted
 from kbcore.state.keys import READER
 from kbcore.timestamps import instant
 from kbserver.events.streams import EventHub
-from kbserver.http.request_context import current, current_request
+from kbserver.http.request_context import current, current_request, reader
 from kbserver.operations import TEXT, OperationReply, operation
 from kbserver.schemas.fields import ReadScope
 from kbserver.schemas.requests import scope_asked
@@ -25,6 +25,7 @@ SEND_SECONDS = 15.0
 @operation(
     "GET /memory/events",
     role=READER,
+    viewed=True,
     replies=(
         OperationReply(
             "The events, until one side ends the stream.",
@@ -55,7 +56,9 @@ def events() -> Response:
         if "events" in asked
         else None
     )
-    filter = Wanted.of(asked.get("predicate"), kinds, scope_asked(asked, None))
+    filter = Wanted.of(
+        asked.get("predicate"), kinds, scope_asked(asked, None), reader().event_view()
+    )
     since = _since(request.headers.get("Last-Event-ID") or asked.get("since"))
     if request.method == "HEAD":
         return Response(status=200, content_type=EVENT_STREAM, headers=HEADERS)

@@ -18,7 +18,7 @@ from kbcore.upkeep.purge import MAX_SUBJECT_CHARS, PurgeTarget
 from kbplanner.ir.terms import Atom
 from kbserver.schemas.atoms import AtomBody, atom_given
 from kbserver.schemas.base import Answer, Body, answer_of, instance, within
-from kbserver.schemas.facts import FactBody, Row
+from kbserver.schemas.facts import FactBody, LabelledRow, Row
 from kbserver.schemas.fields import (
     WEBHOOK_SHOWN,
     Choice,
@@ -276,6 +276,11 @@ class Purged(Answer):
         Text(),
         "Names that have the subject as a part of a word: what mentions only these stays.",
         of=lambda done: done.similar[: done.limit],
+    )
+    restored = Many(
+        LabelledRow,
+        "Facts that a fact of the episode or speaker had ended, as they hold without it. At most "
+        "`limit`.",
     )
     erased = Flag("True: no byte of the text is left in the log and the snapshots of this node.")
     undo_from = Count(
