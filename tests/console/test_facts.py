@@ -392,7 +392,7 @@ def test_rows_of_a_spreadsheet_are_shown_and_stored_with_one_request(console: Co
     expect(dialog.get_by_role("checkbox")).to_be_checked()
     expect(dialog.get_by_role("alert")).to_have_text("Row 3 has no value in column 1.")
     expect(dialog.get_by_role("button", name="Store 2 facts")).to_be_disabled()
-    rows.fill("place\tperson\tsince\nBerlin\tmia\t2026-03-01\n\"New\tYork\"\tlea\t\n")
+    rows.fill('place\tperson\tsince\nBerlin\tmia\t2026-03-01\n"New\tYork"\tlea\t\n')
     expect(dialog).to_contain_text("2 facts of lives_in/2 would be stored in the base.")
     table = rows_of(page, "Facts that would be stored")
     assert table == [["mia", "Berlin", "1 Mar 2026"], ["lea", "New York", ""]]

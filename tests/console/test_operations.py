@@ -69,7 +69,9 @@ def test_latency_and_errors_are_charts_of_one_time_axis(
     groups = page.get_by_role("region", name="Metrics").get_by_role("heading", level=3)
     expect(groups).to_have_text(["Traffic", "Latency", "Errors", "Size"])
     latency = page.get_by_role("region", name="Latency").get_by_role("listitem")
-    expect(latency.first.locator("strong")).to_have_text(re.compile(r"\ds$|\d m?s$"), timeout=15_000)
+    expect(latency.first.locator("strong")).to_have_text(
+        re.compile(r"\ds$|\d m?s$"), timeout=15_000
+    )
     errors = page.get_by_role("region", name="Errors").get_by_role("listitem")
     expect(errors.first.locator("strong")).to_have_text("0")
 
@@ -77,7 +79,7 @@ def test_latency_and_errors_are_charts_of_one_time_axis(
 def test_alerts_that_fire_lead_to_the_runbook(
     own_server: Server, new_console: Callable[..., Console]
 ):
-    """What the server publishes is changed on its way: a full disk is not made for this."""
+    """The published metrics are changed on their way to the page, without a full disk."""
     console = new_console(on=own_server)
 
     def fill_the_disk(route: Route) -> None:
@@ -168,9 +170,7 @@ def test_a_cluster_shows_its_nodes_and_moves(
 
 def test_a_slow_goal_leads_to_its_plan(own_server: Server, new_console: Callable[..., Console]):
     console = new_console(on=own_server)
-    console.load(
-        "n(0). n(?y) :- n(?x), ?x < 4000, ?y = ?x + 1. even(?x) :- n(?x), 0 = ?x mod 2."
-    )
+    console.load("n(0). n(?y) :- n(?x), ?x < 4000, ?y = ?x + 1. even(?x) :- n(?x), 0 = ?x mod 2.")
     console.post("/ask", {"text": "even(?x)"})
     page = open_operations(console)
     page.get_by_role("link", name="Plan of even(?x)").click()

@@ -91,7 +91,7 @@ The follower has not heard of its leader for a minute.
 
 ## KbcoreFollowerFallsBack
 
-A follower lacks so many records that it may have to fetch the whole state.
+A follower lacks over 100,000 records, so that it may have to fetch the whole state.
 
 - See KbcoreFollowerLags. If the follower was removed for good, forget it at the leader.
 
@@ -100,7 +100,7 @@ A follower lacks so many records that it may have to fetch the whole state.
 The log of the follower is not that of its leader: two nodes took writes.
 
 - Empty nothing. Find out which node wrote, and which records only one of them has.
-- Then keep the log that is right, and let the other node begin anew.
+- Then keep the log that is right, and let the other node fetch the state from it.
 
 ## KbcoreFollowersBeginAnew
 
