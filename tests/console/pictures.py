@@ -47,6 +47,16 @@ DOCUMENTED = (
 )
 
 
+EXAMPLES: dict[str, tuple[str, str, dict[str, str]]] = {
+    "access": (
+        "access",
+        "playground",
+        {"goal": "may(ann, write, budget)", "tab": "proof", "shape": "graph"},
+    ),
+    "scopes": ("net", "scopes", {"source": "tunnel"}),
+}
+"""Pictures of the page of examples: the tenant, the screen and its parameters."""
+
 WHOLE = ("window",)
 COLORS = 64
 
@@ -96,7 +106,29 @@ def pictures(folder: Path, every: bool) -> Iterator[Path]:
                 if not every:
                     shrink(path)
                 yield path
+        if not every:
+            yield from example_pictures(folder, first)
         browser.close()
+
+
+def example_pictures(folder: Path, console: Console) -> Iterator[Path]:
+    """Write the pictures of the page of examples, each with the knowledge base of its example."""
+    examples = IMAGES.parent / "examples"
+    for tenant, name in (("access", "access.kb"), ("net", "routes.kb")):
+        console.tenant = tenant
+        console.post("/execute", {"command": (examples / name).read_text("utf-8")})
+    console.post("/scope/fork", {"source": None, "target": "tunnel"})
+    console.post("/tell", {"text": "line(station, castle, 1)", "scope": "tunnel"})
+    for name, (tenant, screen, parameters) in EXAMPLES.items():
+        console.tenant = tenant
+        page = console.open(screen, **parameters)
+        if screen == "playground":
+            page.get_by_role("group", name="Drawing of the proof").wait_for()
+            console.settle()
+        path = folder / f"example-{name}.png"
+        page.screenshot(path=path)
+        shrink(path)
+        yield path
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def test_latency_and_errors_are_charts_of_one_time_axis(
 def test_alerts_that_fire_lead_to_the_runbook(
     own_server: Server, new_console: Callable[..., Console]
 ):
-    """What the server publishes is changed on its way: a full disk is not made for this."""
+    """The published metrics are changed on their way to the page, without a full disk."""
     console = new_console(on=own_server)
 
     def fill_the_disk(route: Route) -> None:

@@ -52,8 +52,13 @@ class Console:
         """Open a screen of this test's tenant and wait until it has loaded."""
         query = urlencode({"tenant": self.tenant, **parameters})
         self.page.goto(f"{self.base}/console/{screen}?{query}")
-        self.page.wait_for_function(_IS_SETTLED)
+        self.settle()
         return self.page
+
+    def settle(self) -> None:
+        """Wait until nothing loads any more."""
+        self.page.evaluate("() => { globalThis.settledFrames = 0; }")
+        self.page.wait_for_function(_IS_SETTLED)
 
     def post(self, path: str, body: Any, **headers: str) -> Any:
         """Send a request of this test's tenant to the server; return its answer."""

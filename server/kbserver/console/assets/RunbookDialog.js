@@ -91,7 +91,11 @@ The follower has not heard of its leader for a minute.
 
 ## KbcoreFollowerFallsBack
 
-A follower lacks so many records that it may have to fetch the whole state.
+<<<<<<< HEAD
+A follower lacks many records, and may have to fetch the whole state.
+=======
+A follower lacks over 100,000 records, so that it may have to fetch the whole state.
+>>>>>>> wt-console
 
 - See KbcoreFollowerLags. If the follower was removed for good, forget it at the leader.
 
@@ -100,7 +104,11 @@ A follower lacks so many records that it may have to fetch the whole state.
 The log of the follower is not that of its leader: two nodes took writes.
 
 - Empty nothing. Find out which node wrote, and which records only one of them has.
-- Then keep the log that is right, and let the other node begin anew.
+<<<<<<< HEAD
+- Then keep the log that is right, and let the other node begin again from a copy.
+=======
+- Then keep the log that is right, and let the other node fetch the state from it.
+>>>>>>> wt-console
 
 ## KbcoreFollowersBeginAnew
 
