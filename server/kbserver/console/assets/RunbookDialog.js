@@ -91,11 +91,7 @@ The follower has not heard of its leader for a minute.
 
 ## KbcoreFollowerFallsBack
 
-<<<<<<< HEAD
-A follower lacks many records, and may have to fetch the whole state.
-=======
 A follower lacks over 100,000 records, so that it may have to fetch the whole state.
->>>>>>> wt-console
 
 - See KbcoreFollowerLags. If the follower was removed for good, forget it at the leader.
 
@@ -104,11 +100,7 @@ A follower lacks over 100,000 records, so that it may have to fetch the whole st
 The log of the follower is not that of its leader: two nodes took writes.
 
 - Empty nothing. Find out which node wrote, and which records only one of them has.
-<<<<<<< HEAD
-- Then keep the log that is right, and let the other node begin again from a copy.
-=======
 - Then keep the log that is right, and let the other node fetch the state from it.
->>>>>>> wt-console
 
 ## KbcoreFollowersBeginAnew
 
