@@ -1,4 +1,6 @@
-"""Related words of English: synonyms, and words that are derived from each other."""
+"""Related words of English: synonyms, and words that are derived from each other, from WordNet 3.1,
+whose licence is at the beginning of the file.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,8 @@ def _table() -> dict[str, str]:
     table: dict[str, str] = {}
     text = (files(__package__) / _FILE).read_text(encoding="ascii")
     for line in text.splitlines():
+        if line.startswith("#"):
+            continue
         first, _, rest = line.partition(" ")
         table[first] = f"{table[first]} {rest}" if first in table else rest
         for each in rest.split():
