@@ -261,7 +261,8 @@ class Tenant:
         for stored in paced(relations, yield_now, RELATIONS_PER_YIELD):
             if live := stored.relation.counts().live:
                 copy = partition.adopt(stored, yield_now)
-                layers = ((each, copy.layers[labels]) for labels, each in stored.layers.items())
+                # A relation that has no labels any more is copied without its empty layers.
+                layers = ((stored.layers[labels], each) for labels, each in copy.layers.items())
                 for original, own in ((stored, copy), *layers):
                     own.scheduled = dict(paced(original.scheduled.items(), yield_now))
                     copies[id(original)] = own

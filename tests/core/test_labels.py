@@ -195,3 +195,14 @@ def test_rules_of_a_view_do_not_replace_those_that_it_does_not_show(kb: Any) -> 
     eng.retract_rule("bonus")
     assert names(eng, "bonus(?x)") == []
     assert names(kb.viewed({"team": ["hr"]}), "bonus(?x)") == ["ann"]
+
+
+def test_a_scope_is_forked_after_its_labels_are_gone() -> None:
+    """The layers of a stack stay, empty, when its fact is retracted."""
+    with kbcore.open_kb(config={}) as kb:
+        kb.teach("@levels trust: web < user.")
+        kb.viewed(labels={"trust": "web"}).tell("q(c)")
+        kb.tell_many("q", [("a",), ("c",)])
+        kb.retract("q(c)")
+        kb.fork("what_if")
+        assert kb.ask("q(?x)", scope="what_if") == [("a",)]
