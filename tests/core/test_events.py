@@ -226,11 +226,11 @@ SCOPES = st.sampled_from([None, "s", "*"])
     st.one_of(st.none(), st.frozensets(st.sampled_from(KINDS))),
 )
 def test_filters_only_ever_narrow(event, predicate, kinds):
-    assert Wanted(scope="*").takes(event)
-    if Wanted(predicate, kinds, "*").takes(event):
-        assert Wanted(predicate, None, "*").takes(event)
-        assert Wanted(None, kinds, "*").takes(event)
-        assert Wanted(predicate and predicate + "*", kinds, "*").takes(event)
+    assert Wanted(scope="*").select(event)
+    if Wanted(predicate, kinds, "*").select(event):
+        assert Wanted(predicate, None, "*").select(event)
+        assert Wanted(None, kinds, "*").select(event)
+        assert Wanted(predicate and predicate + "*", kinds, "*").select(event)
 
 
 def test_events_survive_a_restart_in_their_order(tmp_path):

@@ -97,7 +97,7 @@ def test_every_operation_of_a_tenant_is_public():
         "all_to_deliver": "follow", "changes_to_deliver": "follow", "end_goals_of": "purge", "find_goal": "follow",
         "keep_goals": "follow", "keeps_goals": "follow", "note_delivery": "follow", "fact_history": "history",
         "undo_from": "purge", "earlier_changes": "subscribe", "shown_webhook": "follow", "require_present": "known_at",
-        "answering": "sql", "check_owner": "viewed", "of_view": "viewed", "seeing_goal": "viewed",
+        "answering": "sql", "check_owner": "viewed", "event_view": "viewed", "of_view": "viewed", "seeing_goal": "viewed",
         "views_with_goals": "viewed", "require_whole": "viewed", "with_trust": "ask",
         "standing_goal": "follow", "standing_goals": "follow", "subscribe_goal": "follow",
         "facts_in_words": "memory", "receipt": "prove",
