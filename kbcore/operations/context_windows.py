@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from kbcore.context.cache import Recent
 from kbcore.context.diff import UNKNOWN, WindowDiff, diff
@@ -51,6 +51,9 @@ from kbcore.state.tenant import Tenant
 from kbplanner.engine.vectors import Quantized
 from kbplanner.ir.terms import Literal
 from kbtypes.windows import Window, fact_key
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MAX_MATCHES = 100
 """Facts that a search of a rule returns for a text."""

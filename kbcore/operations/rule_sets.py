@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from kbcore.branching.impact import ImpactGoal
 from kbcore.branching.preview import Proposal
@@ -76,6 +76,9 @@ from kbtypes.rule_sets import (
     RuleSetInfo,
     RuleSetVersion,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MAX_ATTEMPTS = 100
 """Maximum number of attempts at a deployment while other writers change the same rules and

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING
 
 from kbcore.clock import Clock
 from kbcore.durable.earlier_states import EarlierStates
@@ -45,6 +45,9 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Variable
 from kbplanner.syntax.parser import parse_body
 from kbplanner.syntax.printer import print_item
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 DEFAULT_TTL_MS = 3_600_000
 MAX_TTL_MS = 7 * 24 * 3_600_000
