@@ -1,5 +1,5 @@
-"""The reference page of the language: examples load, messages match the parser, and its codes are on
-the page of the diagnostics.
+"""The reference page of the language: examples load and messages match the parser, whose codes are
+on the page of the diagnostics.
 """
 
 from __future__ import annotations
