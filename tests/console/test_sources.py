@@ -29,8 +29,12 @@ def npm(folder: Path, *arguments: str) -> None:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources, so that a test writes nothing into the tree."""
-    folder = tmp_path_factory.mktemp("tree") / "console"
+    tree = tmp_path_factory.mktemp("tree")
+    folder = tree / "server" / "console"
     shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("node_modules"))
+    # The runbook is compiled into the console, and its unit tests read the alert rules.
+    operations = Path("docs", "operations")
+    shutil.copytree(SOURCES.parents[1] / operations, tree / operations)
     (folder / "node_modules").symlink_to((SOURCES / "node_modules").resolve())
     npm(folder, "run", "types", "--", "openapi.json")
     return folder

@@ -149,7 +149,7 @@ def test_a_mistake_in_a_goal_names_the_goal(console: Console):
     console.load(SAMPLE)
     console.expected_statuses.add(400)
     page = console.open("window", goals=f"{GOAL}\nancestor(ann, ")
-    expect(page.get_by_role("alert")).to_contain_text("goals[1]")
+    expect(page.get_by_role("alert")).to_contain_text("Goal 2 has a mistake.")
 
 
 def test_an_empty_tenant_leads_to_the_examples(console: Console):
