@@ -62,7 +62,7 @@ def test_answers_and_proofs_are_those_of_the_view(console: Console) -> None:
 def test_a_screen_that_cannot_look_through_a_view_says_so(console: Console) -> None:
     salaries(console)
     console.expected_statuses = {400}
-    page = console.open("rulesets", only='{"trust":"user"}')
+    page = console.open("operations", only='{"trust":"user"}')
     expect(page.get_by_role("alert")).to_contain_text("view")
     page.get_by_role("button", name="Show everything").click()
     expect(page.get_by_role("alert")).to_have_count(0)
