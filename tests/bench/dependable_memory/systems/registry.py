@@ -17,6 +17,12 @@ def _kbcore(name: str) -> Callable[[], System]:
     return make
 
 
+def _graphiti() -> System:
+    from .graphiti_memory import Graphiti
+
+    return Graphiti()
+
+
 def _langgraph() -> System:
     from .langgraph_store import LangGraphStore
 
@@ -49,6 +55,7 @@ SYSTEMS: dict[str, Callable[[], System]] = {
     "langgraph-store": _langgraph,
     "mcp-memory": _mcp_memory,
     "mem0": _mem0,
+    "graphiti": _graphiti,
     "kbcore-memory": _kbcore("Texts"),
     "kbcore-words": _kbcore("Words"),
     "kbcore-keys": _kbcore("Keys"),
